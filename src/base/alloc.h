@@ -1,0 +1,23 @@
+/* Host memory.  All library code allocates here, so that a test can make the Nth allocation fail. */
+#ifndef DTRI_BASE_ALLOC_H
+#define DTRI_BASE_ALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+void *dtri_malloc(size_t bytes);             /* NULL when there is none; bytes 0 gives a block */
+void *dtri_calloc(size_t n, size_t bytes);
+void *dtri_realloc(void *block, size_t bytes); /* on failure the old block stays */
+void dtri_free(void *block);                 /* accepts NULL */
+char *dtri_strdup(const char *text);
+
+/* Asked before every allocation of this thread; true makes it fail.  NULL: never.  For tests. */
+typedef bool (*dtri_alloc_fault)(void *user);
+void dtri_alloc_set_fault(dtri_alloc_fault fault, void *user);
+
+/* Makes room for `need` elements of `element` bytes in *block (capacity in elements in *capacity):
+ * doubles, returns false without change when there is no memory or the size does not fit. */
+bool dtri_grow(void **block, size_t *capacity, size_t need, size_t element);
+
+#endif
