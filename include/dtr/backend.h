@@ -46,6 +46,9 @@ typedef struct dtr_backend {
     /* Monotonic host time in ns, for the time stamps of events.  NULL slot: events carry the
      * runtime's logical clock, and nothing of the host's time is measured. */
     int64_t (*now_ns)(void *self);
+    /* What the allocator itself counts: bytes it holds now and the most it ever held, scratch and
+     * rounding included.  NULL slot: not known. */
+    void (*memory)(void *self, int64_t *out_in_use_bytes, int64_t *out_peak_bytes);
 } dtr_backend;
 
 /* The backend of the simulator: keeps no memory, runs nothing, takes the cost that the caller gave.
