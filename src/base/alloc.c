@@ -46,22 +46,19 @@ char *dtri_strdup(const char *text)
     return copy;
 }
 
-bool dtri_grow(void **block, size_t *capacity, size_t need, size_t element)
+void *dtri_grow(void *block, size_t *capacity, size_t need, size_t element)
 {
-    if (need <= *capacity)
-        return true;
     size_t want = *capacity ? *capacity : 16;
     while (want < need) {
         if (want > SIZE_MAX / 2)
-            return false;
+            return block;
         want *= 2;
     }
     if (want > SIZE_MAX / element)
-        return false;
-    void *grown = dtri_realloc(*block, want * element);
+        return block;
+    void *grown = dtri_realloc(block, want * element);
     if (!grown)
-        return false;
-    *block = grown;
+        return block;
     *capacity = want;
-    return true;
+    return grown;
 }

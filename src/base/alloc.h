@@ -16,8 +16,14 @@ char *dtri_strdup(const char *text);
 typedef bool (*dtri_alloc_fault)(void *user);
 void dtri_alloc_set_fault(dtri_alloc_fault fault, void *user);
 
-/* Makes room for `need` elements of `element` bytes in *block (capacity in elements in *capacity):
- * doubles, returns false without change when there is no memory or the size does not fit. */
-bool dtri_grow(void **block, size_t *capacity, size_t need, size_t element);
+/* Makes room for `need` elements in the array `block` with room for `cap`: true if there is.  On
+ * failure both stay as they were. */
+#define DTRI_RESERVE(block, cap, need)                                                             \
+    ((need) <= (cap) ||                                                                            \
+     ((block) = dtri_grow((block), &(cap), (need), sizeof *(block)), (need) <= (cap)))
+
+/* What DTRI_RESERVE calls: the block, perhaps moved, with *capacity doubled until `need` elements of
+ * `element` bytes fit; or the same block and capacity when there is no memory. */
+void *dtri_grow(void *block, size_t *capacity, size_t need, size_t element);
 
 #endif
