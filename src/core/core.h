@@ -23,11 +23,15 @@
 #define DTRI_NONE 0u
 #define DTRI_NEVER INT64_MIN /* last access before the first one */
 
+/* Sum over operators of cost x outputs may not exceed this, so that no sum of costs overflows. */
+#define DTRI_MAX_WEIGHT (INT64_C(1) << 61)
+
 enum dtri_state {
     DTRI_GONE = 0,   /* the slot is free */
     DTRI_UNCOMPUTED, /* its operator is about to run for the first time; counts as evicted */
     DTRI_RESIDENT,
     DTRI_EVICTED,
+    DTRI_BANISHED, /* given up for good; the slot stays while its operator has other outputs */
 };
 
 struct dtri_storage {
@@ -72,6 +76,7 @@ struct dtri_op {
     uint32_t n_inputs, n_outputs;
     bool alive;
     bool constant;
+    bool ran; /* its first run is over */
 };
 
 /* parent --> child between storages, once however often an operator asks for it. */
@@ -95,6 +100,17 @@ struct dtri_graph {
     int64_t clock;
     uint32_t visit; /* last traversal mark given out */
 };
+
+/* A fresh traversal mark: no storage carries it yet. */
+static inline uint32_t dtri_visit_begin(struct dtri_graph *g)
+{
+    if (++g->visit == 0) { /* wrapped round: old marks would look fresh */
+        for (size_t i = 0; i < g->n_storages; i++)
+            g->storages[i].visit = 0;
+        g->visit = 1;
+    }
+    return g->visit;
+}
 
 static inline bool dtri_is_evicted(const struct dtri_storage *storage)
 {
@@ -120,7 +136,8 @@ struct dtri_selector_ops {
     void (*left)(struct dtr_selector *, uint32_t storage);
     void (*evicted)(struct dtr_selector *, uint32_t storage);
     void (*returned)(struct dtr_selector *, uint32_t storage); /* resident again, or for the first time */
-    void (*cheaper)(struct dtr_selector *, uint32_t storage); /* its local cost or edges shrank */
+    /* Before its local cost shrinks by `cost` or it loses an edge. */
+    void (*cheaper)(struct dtr_selector *, uint32_t storage, int64_t cost);
     void (*gone)(struct dtr_selector *, uint32_t storage); /* before its slot and edges are freed */
     /* The victim among a pool that is not empty. */
     dtr_status (*pick)(struct dtr_selector *, uint32_t *out_storage, int64_t *out_evaluations,
@@ -143,16 +160,15 @@ struct dtri_frame {
     uint32_t pending_begin; /* input positions not locked yet: pending[pending_begin..] */
     uint32_t pending_next;
     uint32_t pending_end;
-    uint32_t max_depth; /* of the chain below, for the chain event */
 };
 
+/* The rematerialization in progress. */
 struct dtri_chain {
-    int64_t id; /* DTR_NONE: no rematerialization is going on */
+    int64_t id; /* DTR_NONE: there is none */
     int64_t begin_ns;
-    int64_t runs;
-    int64_t cost;
-    int64_t max_depth;
-    size_t base; /* frames below belong to the caller */
+    int64_t runs, cost, max_depth;
+    uint32_t target;
+    size_t base; /* its first frame; the frame below, if any, is the operator that asked */
 };
 
 struct dtr_runtime {
@@ -182,8 +198,10 @@ struct dtr_runtime {
     size_t n_pending, cap_pending;
     void **data; /* input and output pointers of the operator being run */
     size_t cap_data;
-    uint32_t *work; /* operators that may be dead */
+    uint32_t *work; /* operators that may be dead; room for one entry a tensor */
     size_t n_work, cap_work;
+    int64_t weight;       /* sum over operators of cost x outputs: bounds every sum of costs */
+    uint32_t check_delay; /* public calls until the next check, in builds with checks */
     struct dtri_candidate *ranked;
     struct dtri_chain chain;
 
@@ -203,9 +221,12 @@ uint32_t dtri_op_new(dtr_runtime *rt, uint32_t n_inputs, uint32_t n_outputs);
 void dtri_storage_drop(dtr_runtime *rt, uint32_t storage); /* frees the slot and its edges */
 void dtri_tensor_drop(dtr_runtime *rt, uint32_t tensor);   /* takes it off its storage */
 void dtri_op_drop(dtr_runtime *rt, uint32_t op);           /* frees the slot, links and payload */
+/* Sets the cost of an operator and adds it to each storage that its outputs live on, once. */
+void dtri_set_cost(dtr_runtime *rt, struct dtri_op *op, int64_t cost);
 void dtri_edge_add(dtr_runtime *rt, uint32_t parent, uint32_t child);
 void dtri_edge_remove(dtr_runtime *rt, uint32_t parent, uint32_t child);
-void dtri_edges_cut(dtr_runtime *rt, uint32_t storage); /* all of them, both ways */
+void dtri_parents_cut(dtr_runtime *rt, uint32_t storage);
+void dtri_edges_cut(dtr_runtime *rt, uint32_t storage); /* both ways */
 
 static inline uint32_t *dtri_op_inputs(dtr_runtime *rt, const struct dtri_op *op)
 {
@@ -246,7 +267,8 @@ dtr_status dtri_evict_one(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
 
 /* --- run.c ------------------------------------------------------------------------------------ */
 
-/* Runs `op` for `target` after bringing back what is missing.  Iterative. */
+/* Runs the operator of `target` after bringing back what is missing.  Iterative: a chain of a million
+ * operators takes frames on the heap, never the C stack. */
 dtr_status dtri_materialize(dtr_runtime *rt, uint32_t target, dtr_error *error);
 
 /* --- release.c -------------------------------------------------------------------------------- */
@@ -257,6 +279,8 @@ void dtri_deallocate(dtr_runtime *rt, uint32_t storage);
 void dtri_banish_inputs(dtr_runtime *rt, uint32_t op);
 /* Forgets `op` and whatever only it kept alive, if nothing can ask for its outputs. */
 void dtri_reclaim(dtr_runtime *rt, uint32_t op);
+/* Forgets `op` whatever its state, for a call that failed.  Nothing may use its outputs. */
+void dtri_forget(dtr_runtime *rt, uint32_t op);
 
 /* --- emit.c ----------------------------------------------------------------------------------- */
 

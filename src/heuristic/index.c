@@ -1,0 +1,339 @@
+/* The kinetic tournament: the victim of `scan` without looking at every candidate.
+ *
+ * A score with staleness is c / (m (T - a)), with cost c, bytes m, last access a and time T.  Its
+ * inverse (m/c) T - (m/c) a is a line in T, and T only grows.  So the candidates are the leaves of a
+ * binary tree whose inner nodes keep the better of their two children and until when it stays so
+ * (Basch, Guibas and Hershberger, "Data structures for mobile data", 1999).  A query renews the nodes
+ * on the way down whose time is over.  Scores without staleness are lines of slope 0: a plain
+ * tournament.
+ *
+ * Same victim, to the last bit.  `scan` compares rounded doubles and breaks ties by the order of the
+ * pool, so two lines closer than FUZZ are compared by their exact scores and never trusted for later
+ * times; further apart, rounding cannot change the order.
+ *
+ * Lazy leaves.  A leaf may be too hopeful (score too low) but never too gloomy: a winner is checked
+ * against its score of now, and if it was too hopeful, its leaf is put right and the tournament goes
+ * on.  Scores rise when a candidate is used or its neighbours are evicted, which therefore costs
+ * nothing here.  They fall when something comes back next to a candidate: selector.c then resets the
+ * leaf to the candidate's own cost, the least that its cost can be.
+ *
+ * A class below 0 breaks that bound (see eqclass.c); the selector scans while there is one. */
+#include "heuristic/heuristic.h"
+#include "heuristic/score.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "base/alloc.h"
+
+#define FUZZ 0x1p-44   /* far above the rounding of a few operations on doubles, 2^-52 each */
+#define EXPIRED INT64_MIN
+#define FOREVER INT64_MAX
+
+void dtri_index_done(struct dtri_index *x)
+{
+    dtri_free(x->leaves);
+    dtri_free(x->nodes);
+    dtri_free(x->leaf_of);
+    dtri_free(x->queue);
+}
+
+static bool is_static(const struct dtri_sel *sel)
+{
+    return sel->rule.formula == DTRI_FORMULA_LAST_ACCESS || !sel->rule.by_staleness;
+}
+
+/* --- comparing two leaves --------------------------------------------------------------------- */
+
+/* The inverse of the score, nearly. */
+static double inverse(const struct dtri_leaf *l, int64_t now)
+{
+    double stale = (double)(now - l->access);
+    return stale > 0 && l->slope > 0 ? l->slope * stale : 0.0;
+}
+
+static bool better_exactly(const struct dtri_leaf *a, double score_a, const struct dtri_leaf *b,
+                           double score_b)
+{
+    if (score_a != score_b)
+        return score_a < score_b;
+    return score_a == 0.0 ? a->seq < b->seq : a->seq > b->seq;
+}
+
+/* Until when `winner`, clearly better now, stays better than `loser` by more than the fuzz. */
+static int64_t lasts_until(const struct dtri_leaf *winner, const struct dtri_leaf *loser,
+                           double gap, int64_t now)
+{
+    double closing = loser->slope * (1 + FUZZ) - winner->slope;
+    if (isinf(loser->slope))
+        return now;
+    if (!(closing > 0))
+        return FOREVER;
+    double steps = gap / closing * (1 - 0x1p-30);
+    return steps < 0x1p62 - (double)now ? now + (int64_t)steps : FOREVER;
+}
+
+static bool same_line(const struct dtri_leaf *a, const struct dtri_leaf *b)
+{
+    return a->cost == b->cost && a->bytes == b->bytes && a->access == b->access;
+}
+
+static double score_now(const struct dtri_leaf *l, int64_t now)
+{
+    if (l->access == DTRI_NEVER)
+        return 0.0;
+    return dtri_quotient(l->cost, l->bytes, now - l->access);
+}
+
+static bool better_kinetic(const struct dtri_leaf *a, const struct dtri_leaf *b, int64_t now,
+                           int64_t *out_expiry)
+{
+    double fa = inverse(a, now), fb = inverse(b, now);
+    if (fa > fb * (1 + FUZZ)) {
+        *out_expiry = lasts_until(a, b, fa - fb * (1 + FUZZ), now);
+        return true;
+    }
+    if (fb > fa * (1 + FUZZ)) {
+        *out_expiry = lasts_until(b, a, fb - fa * (1 + FUZZ), now);
+        return false;
+    }
+    bool both_infinite = isinf(fa) && isinf(fb);
+    *out_expiry = same_line(a, b) && (fa > 0 || a->slope == 0) ? FOREVER
+                  : both_infinite                               ? FOREVER
+                                                                : now;
+    return better_exactly(a, score_now(a, now), b, score_now(b, now));
+}
+
+/* --- the tree --------------------------------------------------------------------------------- */
+
+static void replay_node(struct dtri_sel *sel, struct dtri_node *node, const struct dtri_node *a,
+                        const struct dtri_node *b, int64_t now)
+{
+    const struct dtri_leaf *leaves = sel->index.leaves;
+    node->expiry = a->expiry < b->expiry ? a->expiry : b->expiry;
+    if (!a->winner || !b->winner) {
+        node->winner = a->winner ? a->winner : b->winner;
+        return;
+    }
+    const struct dtri_leaf *la = &leaves[a->winner], *lb = &leaves[b->winner];
+    bool a_wins;
+    if (is_static(sel)) {
+        a_wins = better_exactly(la, la->score, lb, lb->score);
+    } else {
+        int64_t expiry;
+        a_wins = better_kinetic(la, lb, now, &expiry);
+        if (expiry < node->expiry)
+            node->expiry = expiry;
+    }
+    node->winner = a_wins ? a->winner : b->winner;
+}
+
+/* Renews the nodes below `at` whose time is over.  As deep as the tree: at most 32. */
+static void renew(struct dtri_sel *sel, size_t at)
+{
+    struct dtri_index *x = &sel->index;
+    int64_t now = sel->graph->clock;
+    if (x->nodes[at].expiry >= now)
+        return;
+    if (at >= x->n_slots) { /* a leaf: wins by itself */
+        uint32_t leaf = (uint32_t)(at - x->n_slots) + 1;
+        bool taken = leaf < x->n_leaves && x->leaves[leaf].storage;
+        x->nodes[at] = (struct dtri_node){.expiry = FOREVER, .winner = taken ? leaf : 0};
+        return;
+    }
+    renew(sel, 2 * at);
+    renew(sel, 2 * at + 1);
+    replay_node(sel, &x->nodes[at], &x->nodes[2 * at], &x->nodes[2 * at + 1], now);
+}
+
+static void expire(struct dtri_index *x, uint32_t leaf)
+{
+    for (size_t at = leaf - 1 + x->n_slots; at && x->nodes[at].expiry != EXPIRED; at /= 2)
+        x->nodes[at].expiry = EXPIRED;
+}
+
+/* Room for one more leaf; a grown tree starts anew. */
+static bool reserve_leaf(struct dtri_index *x)
+{
+    if (x->n_leaves == 0)
+        x->n_leaves = 1; /* 0 is "none" */
+    if (!DTRI_RESERVE(x->leaves, x->cap_leaves, x->n_leaves + 1) ||
+        !DTRI_RESERVE(x->queue, x->cap_queue, x->n_leaves + 1))
+        return false;
+    if (x->n_leaves <= x->n_slots)
+        return true;
+    size_t n_slots = x->n_slots ? x->n_slots * 2 : 16;
+    struct dtri_node *nodes = dtri_malloc(2 * n_slots * sizeof *nodes);
+    if (!nodes)
+        return false;
+    for (size_t i = 0; i < 2 * n_slots; i++)
+        nodes[i] = (struct dtri_node){.expiry = EXPIRED};
+    dtri_free(x->nodes);
+    x->nodes = nodes;
+    x->n_slots = n_slots;
+    return true;
+}
+
+static uint32_t leaf_of(const struct dtri_index *x, uint32_t storage)
+{
+    return storage < x->cap_leaf_of ? x->leaf_of[storage] : 0;
+}
+
+static uint32_t leaf_new(struct dtri_index *x, uint32_t storage)
+{
+    size_t old = x->cap_leaf_of;
+    if (!DTRI_RESERVE(x->leaf_of, x->cap_leaf_of, (size_t)storage + 1))
+        return 0;
+    for (size_t i = old; i < x->cap_leaf_of; i++)
+        x->leaf_of[i] = 0;
+    uint32_t leaf = x->free_leaf;
+    if (leaf) {
+        x->free_leaf = x->leaves[leaf].next_free;
+    } else {
+        if (!reserve_leaf(x))
+            return 0;
+        leaf = (uint32_t)x->n_leaves++;
+    }
+    x->leaves[leaf] = (struct dtri_leaf){.storage = storage, .reset = true};
+    x->leaf_of[storage] = leaf;
+    return leaf;
+}
+
+/* The queue holds each leaf at most once, and has room for all. */
+static void enqueue(struct dtri_index *x, uint32_t leaf)
+{
+    if (!x->leaves[leaf].queued)
+        x->queue[x->n_queue++] = leaf;
+    x->leaves[leaf].queued = true;
+}
+
+static void leaf_free(struct dtri_index *x, uint32_t leaf)
+{
+    struct dtri_leaf *l = &x->leaves[leaf];
+    x->leaf_of[l->storage] = 0;
+    l->storage = 0;
+    l->next_free = x->free_leaf;
+    x->free_leaf = leaf;
+    expire(x, leaf);
+}
+
+/* --- what the selector tells ------------------------------------------------------------------ */
+
+void dtri_index_entered(struct dtri_sel *sel, uint32_t storage)
+{
+    struct dtri_index *x = &sel->index;
+    uint32_t leaf = leaf_of(x, storage);
+    if (!leaf)
+        leaf = leaf_new(x, storage);
+    if (!leaf)
+        x->failed = true;
+    else
+        enqueue(x, leaf);
+}
+
+void dtri_index_reset(struct dtri_sel *sel, uint32_t storage)
+{
+    struct dtri_index *x = &sel->index;
+    uint32_t leaf = leaf_of(x, storage);
+    if (!leaf)
+        return;
+    x->leaves[leaf].reset = true;
+    enqueue(x, leaf);
+}
+
+void dtri_index_gone(struct dtri_sel *sel, uint32_t storage)
+{
+    struct dtri_index *x = &sel->index;
+    uint32_t leaf = leaf_of(x, storage);
+    if (!leaf)
+        return;
+    if (x->leaves[leaf].queued) { /* the queue frees it, see refresh */
+        x->leaf_of[storage] = 0;
+        x->leaves[leaf].storage = 0;
+        expire(x, leaf);
+    } else {
+        leaf_free(x, leaf);
+    }
+}
+
+/* --- picking ---------------------------------------------------------------------------------- */
+
+static void set_line(const struct dtri_sel *sel, struct dtri_leaf *l, const struct dtri_key *key)
+{
+    l->cost = key->cost;
+    l->bytes = key->bytes;
+    l->access = key->access;
+    l->seq = sel->graph->storages[l->storage].pool_seq;
+    if (is_static(sel))
+        l->score = dtri_key_score(sel, key);
+    else if (key->bytes == 0)
+        l->slope = 0.0;
+    else if (key->cost == 0 || key->access == DTRI_NEVER)
+        l->slope = INFINITY;
+    else
+        l->slope = (double)key->bytes / (double)key->cost;
+}
+
+/* The least that the cost can be, without a walk: what it was, unless it may have shrunk. */
+static int64_t least_cost(const struct dtri_sel *sel, const struct dtri_leaf *l)
+{
+    if (sel->rule.cost == DTRI_COST_NONE)
+        return 1;
+    int64_t local = sel->graph->storages[l->storage].local_cost;
+    return l->reset || l->cost < local ? local : l->cost;
+}
+
+/* Brings the line of a queued leaf up to date, as far as that is cheap. */
+static void refresh(struct dtri_sel *sel, uint32_t leaf)
+{
+    struct dtri_index *x = &sel->index;
+    struct dtri_leaf *l = &x->leaves[leaf];
+    l->queued = false;
+    if (!l->storage) { /* gone while it waited */
+        l->next_free = x->free_leaf;
+        x->free_leaf = leaf;
+        return;
+    }
+    const struct dtri_storage *s = &sel->graph->storages[l->storage];
+    if (!s->pool_index) {
+        leaf_free(x, leaf);
+        return;
+    }
+    struct dtri_key key = {
+        .cost = least_cost(sel, l),
+        .bytes = sel->rule.by_bytes ? s->bytes : 1,
+        .access = s->last_access,
+    };
+    l->reset = false;
+    set_line(sel, l, &key);
+    expire(x, leaf);
+}
+
+uint32_t dtri_index_pick(struct dtri_sel *sel, int64_t *out_evaluations)
+{
+    struct dtri_index *x = &sel->index;
+    int64_t evaluations = 0;
+    while (x->n_queue)
+        refresh(sel, x->queue[--x->n_queue]);
+    for (;;) {
+        renew(sel, 1);
+        uint32_t leaf = x->nodes[1].winner;
+        assert(leaf);
+        struct dtri_leaf *l = &x->leaves[leaf];
+        if (!sel->graph->storages[l->storage].pool_index) {
+            leaf_free(x, leaf);
+            continue;
+        }
+        struct dtri_key key;
+        dtri_key_of(sel, l->storage, &key);
+        evaluations++;
+        if (sel->walk.failed)
+            return DTRI_NONE;
+        if (key.cost == l->cost && key.access == l->access) {
+            *out_evaluations = evaluations;
+            return l->storage;
+        }
+        set_line(sel, l, &key);
+        expire(x, leaf);
+    }
+}
