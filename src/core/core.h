@@ -48,6 +48,7 @@ struct dtri_storage {
     uint32_t tensors;    /* first of the list; the root */
     uint32_t parents, children; /* edge lists */
     uint32_t visit;      /* mark of the traversal that saw it last */
+    uint32_t call;       /* the program's call in which it was made, or became resident last */
     uint8_t state;       /* enum dtri_state */
     bool pinned;         /* for ever */
     bool constant;
@@ -98,6 +99,7 @@ struct dtri_graph {
     uint32_t pool_first, pool_last; /* the pool in the order of entry */
     uint64_t next_pool_seq;
     int64_t clock;
+    uint32_t call;  /* the program's operator calls so far, modulo 2^32 */
     uint32_t visit; /* last traversal mark given out */
 };
 

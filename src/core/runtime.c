@@ -304,6 +304,7 @@ static void emit_operator(dtr_runtime *rt, uint32_t op, const dtr_call *call)
 /* Registers an operator whose arguments were checked and whose room was reserved. */
 static uint32_t register_op(dtr_runtime *rt, const dtr_call *call, bool constant)
 {
+    rt->graph.call++;
     uint32_t op = dtri_op_new(rt, (uint32_t)call->n_inputs, (uint32_t)call->n_outputs);
     struct dtri_op *o = &rt->ops[op];
     o->name = call->name;

@@ -1,5 +1,9 @@
 /* Walks over evicted storages: the exact neighbourhood e* of the paper (C.2), computed when asked.
  *
+ * An output that waits for its operator's first run counts as evicted, but only for candidates that
+ * became resident after the program called that operator: the published simulator sums up a
+ * neighbourhood when its storage comes back, and later calls do not change that sum.
+ *
  * Keeping the sums up to date instead, as the published simulator does, costs at every eviction and
  * rematerialization; computing them only for the few candidates that an index looks at costs less,
  * and cannot go out of date. */
@@ -29,7 +33,7 @@ static void walk(struct dtri_graph *g, struct dtri_walk *w, uint32_t storage,
                  void (*found)(void *, uint32_t), void *user)
 {
     uint32_t mark = dtri_visit_begin(g);
-    uint32_t at = storage;
+    uint32_t at = storage, since = g->storages[storage].call;
     w->n = 0;
     g->storages[storage].visit = mark;
     for (;;) {
@@ -42,7 +46,7 @@ static void walk(struct dtri_graph *g, struct dtri_walk *w, uint32_t storage,
                     found(user, to);
                 continue;
             }
-            if (s->visit == mark)
+            if (s->visit == mark || (s->state == DTRI_UNCOMPUTED && s->call != since))
                 continue;
             s->visit = mark;
             if (sum) {

@@ -115,6 +115,8 @@ static void left(dtr_selector *selector, uint32_t storage)
 static void evicted(dtr_selector *selector, uint32_t storage)
 {
     struct dtri_sel *sel = sel_of(selector);
+    if (indexed(sel)) /* while it is away, nobody tells its leaf what changes */
+        dtri_index_gone(sel, storage);
     if (uses_classes(sel))
         dtri_classes_evicted(&sel->classes, sel->graph, storage);
 }
