@@ -30,6 +30,11 @@ static size_t find_slot(const struct dtri_intern *table, const char *text)
     return slot;
 }
 
+int64_t dtri_intern_find(const struct dtri_intern *table, const char *text)
+{
+    return table->n_slots ? (int64_t)table->slots[find_slot(table, text)] - 1 : -1;
+}
+
 static int rehash(struct dtri_intern *table, size_t n_slots)
 {
     uint32_t *slots = dtri_calloc(n_slots, sizeof *slots);

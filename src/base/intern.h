@@ -14,6 +14,8 @@ struct dtri_intern {
 
 /* A zeroed struct is an empty table. */
 void dtri_intern_done(struct dtri_intern *table);
+/* The number of `text`, or -1 when it was not seen. */
+int64_t dtri_intern_find(const struct dtri_intern *table, const char *text);
 /* The number of `text`, or -1 when there is no memory.  *out_new (optional) tells a first sight. */
 int64_t dtri_intern(struct dtri_intern *table, const char *text, int *out_new);
 

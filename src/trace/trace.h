@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/intern.h"
 #include "dtr/event.h"
 #include "dtr/status.h"
 
@@ -17,9 +18,7 @@ enum dtri_step_kind {
     DTRI_STEP_CONSTANT,      /* arg: tensor */
     DTRI_STEP_CALL,          /* arg: operator */
     DTRI_STEP_RETAIN,        /* arg: tensor */
-    DTRI_STEP_RELEASE,       /* arg: tensor; the program let go of it (dropped by --no-release) */
-    DTRI_STEP_REBIND,        /* arg: tensor; loses a reference because its name means another tensor
-                                now (MUTATE, COPY_FROM); never dropped */
+    DTRI_STEP_RELEASE,       /* arg: tensor; left out by --no-release */
     DTRI_STEP_PIN,           /* arg: tensor */
     DTRI_STEP_UNPIN,         /* arg: tensor */
     DTRI_STEP_REQUIRE,       /* arg: tensor; the program read it */
@@ -63,8 +62,8 @@ struct dtri_trace {
     uint32_t *inputs;  /* tensors */
     struct dtri_trace_tensor *tensors;
     struct dtri_trace_mark *marks;
-    uint32_t *outputs; /* tensors bound at the end, in the order in which their names were first
-                          bound; the output condition applies to those with references left */
+    uint32_t *outputs; /* what the program holds at the end, in the order in which the names were
+                          first bound; one tensor may occur several times */
     char **names;
     size_t n_steps, n_ops, n_inputs, n_tensors, n_marks, n_outputs, n_names;
 
@@ -73,5 +72,45 @@ struct dtri_trace {
 };
 
 void dtri_trace_free(struct dtri_trace *trace); /* accepts NULL */
+
+/* Reads an operator log as the DTR authors' prototype writes it (JSON lines, plain or .xz; "-" is
+ * standard input).  Errors name the file, the line and the remedy.  The caller owns *out_trace. */
+dtr_status dtri_trace_read_log(const char *path, struct dtri_trace **out_trace, dtr_error *error);
+
+/* The straight chain of the paper's theorem 3.1: n forward operators of cost 1 and size 1, and the
+ * backward ones, each of which takes the forward value before it and the gradient after it. */
+dtr_status dtri_trace_chain(uint32_t n, struct dtri_trace **out_trace, dtr_error *error);
+
+/* --- build.c: making a trace, for readers ------------------------------------------------------ */
+
+struct dtri_trace_builder {
+    struct dtri_trace *trace;
+    size_t cap_steps, cap_ops, cap_inputs, cap_tensors, cap_marks, cap_outputs;
+    struct dtri_intern names;
+    int64_t *storage_bytes; /* by tensor: of the storage it lives on */
+    uint32_t *references;   /* by tensor: external ones now */
+    size_t cap_storage_bytes, cap_references;
+    int64_t sum_bytes, sum_weight;
+};
+
+dtr_status dtri_trace_begin(struct dtri_trace_builder *b, const char *source, dtr_error *error);
+/* Each appends what its name says; *out_tensor is the (first) new tensor.  DTR_E_LIMIT when sizes,
+ * costs or counts run over. */
+dtr_status dtri_trace_add_constant(struct dtri_trace_builder *b, int64_t bytes,
+                                   uint32_t *out_tensor, dtr_error *error);
+dtr_status dtri_trace_add_call(struct dtri_trace_builder *b, const char *name, int64_t cost_ns,
+                               bool mutates, const uint32_t *inputs, size_t n_inputs,
+                               const struct dtri_trace_tensor *outputs, size_t n_outputs,
+                               uint32_t *out_tensor, dtr_error *error);
+dtr_status dtri_trace_add_step(struct dtri_trace_builder *b, enum dtri_step_kind kind,
+                               uint32_t tensor, dtr_error *error);
+dtr_status dtri_trace_add_mark(struct dtri_trace_builder *b, dtr_mark mark, const char *name,
+                               int64_t value, dtr_error *error);
+/* Notes that the program holds `tensor` at the end. */
+dtr_status dtri_trace_add_output(struct dtri_trace_builder *b, uint32_t tensor, dtr_error *error);
+/* Hands the trace over; the builder is done.  Abort drops it; also after a failed finish. */
+dtr_status dtri_trace_finish(struct dtri_trace_builder *b, struct dtri_trace **out_trace,
+                             dtr_error *error);
+void dtri_trace_abort(struct dtri_trace_builder *b);
 
 #endif
