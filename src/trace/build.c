@@ -108,13 +108,13 @@ dtr_status dtri_trace_add_call(struct dtri_trace_builder *b, const char *name, i
     if (name_id < 0 || !DTRI_RESERVE(t->ops, b->cap_ops, t->n_ops + 1) ||
         !DTRI_RESERVE(t->inputs, b->cap_inputs, t->n_inputs + n_inputs))
         return no_memory(error);
-    *out_tensor = (uint32_t)t->n_tensors;
+    uint32_t first = (uint32_t)t->n_tensors;
     t->ops[t->n_ops] = (struct dtri_trace_op){
         .cost_ns = cost_ns,
         .name = (uint32_t)name_id,
         .first_input = (uint32_t)t->n_inputs,
         .n_inputs = (uint32_t)n_inputs,
-        .first_output = *out_tensor,
+        .first_output = first,
         .n_outputs = (uint32_t)n_outputs,
         .mutates = mutates,
     };
@@ -126,6 +126,7 @@ dtr_status dtri_trace_add_call(struct dtri_trace_builder *b, const char *name, i
     t->n_inputs += n_inputs;
     t->compute_ns += cost_ns;
     b->sum_weight += cost_ns * (int64_t)n_outputs;
+    *out_tensor = first; /* last: it may be where an input is read from */
     return push_step(b, DTRI_STEP_CALL, (uint32_t)t->n_ops++, error);
 }
 
