@@ -153,6 +153,7 @@ DTR_API void dtr_mark_emit(dtr_runtime *runtime, dtr_mark mark, int64_t name, in
     X(score_evaluations, COUNT, "scores computed to choose victims")                               \
     X(overshoots, COUNT, "operators that ran above the budget")                                    \
     X(search_ns, NS, "host time spent choosing victims (0 on a virtual clock)")                    \
+    X(describe_ns, NS, "host time spent ranking candidates for the record (0 on a virtual clock)") \
     X(storages, COUNT, "storages known now")                                                       \
     X(tensors, COUNT, "tensors known now")                                                         \
     X(operators, COUNT, "operators known now")                                                     \

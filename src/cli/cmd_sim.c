@@ -14,7 +14,7 @@ struct settings {
     struct dtri_budget budget;
     int policy, search, format;
     int64_t seed, chain;
-    bool no_release, force;
+    bool no_release, reclaim, force;
 };
 
 #define AT(member) offsetof(struct settings, member)
@@ -27,6 +27,8 @@ static const struct dtri_option table[] = {
      .choices = dtri_cli_policies, .help = "when the last reference goes: eager, ignore or banish"},
     {.name = "no-release", .type = DTRI_OPTION_FLAG, .offset = AT(no_release),
      .help = "leave out the trace's releases"},
+    {.name = "reclaim", .type = DTRI_OPTION_FLAG, .offset = AT(reclaim),
+     .help = "forget what nobody can ask for any more, as live runs do"},
     {.name = "remat-limit", .argument = "L", .type = DTRI_OPTION_TEXT, .offset = AT(remat_limit),
      .help = "call it thrashed above this cost of replays: 1x, 500ms; none by default"},
     {.name = "search", .argument = "S", .type = DTRI_OPTION_CHOICE, .offset = AT(search),
@@ -148,6 +150,7 @@ static dtr_status simulate(const struct settings *settings, const struct dtri_tr
         .seed = (uint64_t)settings->seed,
         .deallocation = (dtr_deallocation)settings->policy,
         .no_release = settings->no_release,
+        .reclaim = settings->reclaim,
     };
     *report = (struct report){.trace = trace, .options = options, .result = result};
     dtr_status status = dtri_cli_remat_limit(settings->remat_limit, trace,

@@ -123,6 +123,8 @@ dtr_status dtri_evict_one(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
     int64_t decision = DTR_NONE;
     if (rt->recording)
         decision = emit_decision(rt, victim, op, needed, evaluations, search_ns);
+    if (timed)
+        rt->stats.describe_ns += dtri_now(rt) - begin - search_ns;
     uint32_t maker = rt->tensors[dtri_storage_at(rt, victim)->tensors].op;
     bool unreferenced = !dtri_storage_at(rt, victim)->refs;
     dtri_evict(rt, victim, DTR_EVICTED_FOR_BUDGET, decision);
@@ -138,6 +140,7 @@ dtr_status dtri_make_room(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
     while (rt->budget - rt->stats.in_use_bytes < needed) {
         if (rt->graph.n_pool == 0 && rt->allow_overshoot && op) {
             rt->stats.overshoots++;
+            rt->above_budget = true;
             if (rt->recording)
                 emit_out_of_memory(rt, op, needed, true);
             return DTR_OK;
@@ -146,5 +149,6 @@ dtr_status dtri_make_room(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
         if (status != DTR_OK)
             return status;
     }
+    rt->above_budget = false;
     return DTR_OK;
 }

@@ -36,6 +36,8 @@ static void change_value(struct dtri_classes *c, uint32_t class, int64_t delta)
     c->n_negative -= k->value < 0;
     k->value += delta;
     c->n_negative += k->value < 0;
+    if (delta < 0)
+        c->decrease -= delta;
 }
 
 static void join(struct dtri_classes *c, uint32_t class, uint32_t storage)

@@ -97,6 +97,7 @@ struct dtri_classes {
     size_t cap_members;
     uint32_t free_class, visit;
     uint32_t n_negative; /* classes below 0, which a view made while its storage is away can cause */
+    int64_t decrease;    /* sum of all that was ever taken off a class's value */
     bool failed;
 };
 
@@ -118,8 +119,17 @@ struct dtri_leaf {
     uint64_t seq;
     uint32_t storage; /* 0: the leaf is empty */
     uint32_t next_free;
+    uint32_t stamp;   /* of the entry in `limits` that counts */
     bool queued;      /* waits to be refreshed */
     bool reset;       /* its cost may have shrunk since it was computed */
+    bool tight;       /* is in the list of tight leaves; kept when the leaf is used anew */
+};
+
+/* A leaf whose cost was taken too low by some slack, which is used up once the decreases of all
+ * classes together pass `limit`. */
+struct dtri_limit {
+    int64_t limit;
+    uint32_t leaf, stamp;
 };
 
 struct dtri_node {
@@ -132,7 +142,11 @@ struct dtri_index {
     struct dtri_node *nodes;  /* heap order from 1; leaves are nodes n_slots.. */
     uint32_t *leaf_of;        /* by storage */
     uint32_t *queue;          /* leaves to refresh */
+    uint32_t *tight;          /* leaves without slack, since they won in the last pick */
+    struct dtri_limit *limits;/* heap, the least first */
     size_t n_leaves, cap_leaves, n_slots, cap_leaf_of, n_queue, cap_queue;
+    size_t n_tight, cap_tight, n_limits, cap_limits;
+    int64_t tight_decrease;   /* classes.decrease when they became tight */
     uint32_t free_leaf;
     bool failed;
 };

@@ -17,7 +17,13 @@
  * nothing here.  They fall when something comes back next to a candidate: selector.c then resets the
  * leaf to the candidate's own cost, the least that its cost can be.
  *
- * A class below 0 breaks that bound (see eqclass.c); the selector scans while there is one. */
+ *
+ * Classes are different: when one storage comes back, the class that it leaves gets cheaper for all
+ * its neighbours, who may be many.  So a leaf takes the classes' part of its cost an eighth too low,
+ * and that slack is renewed only when the decreases of all classes together have used it up (a heap
+ * of limits).  A winner is tightened to its true cost; the tight ones get slack again later.
+ *
+ * A class below 0 breaks these bounds (see eqclass.c); the selector scans while there is one. */
 #include "heuristic/heuristic.h"
 #include "heuristic/score.h"
 
@@ -36,6 +42,8 @@ void dtri_index_done(struct dtri_index *x)
     dtri_free(x->nodes);
     dtri_free(x->leaf_of);
     dtri_free(x->queue);
+    dtri_free(x->tight);
+    dtri_free(x->limits);
 }
 
 static bool is_static(const struct dtri_sel *sel)
@@ -158,7 +166,8 @@ static bool reserve_leaf(struct dtri_index *x)
     if (x->n_leaves == 0)
         x->n_leaves = 1; /* 0 is "none" */
     if (!DTRI_RESERVE(x->leaves, x->cap_leaves, x->n_leaves + 1) ||
-        !DTRI_RESERVE(x->queue, x->cap_queue, x->n_leaves + 1))
+        !DTRI_RESERVE(x->queue, x->cap_queue, x->n_leaves + 1) ||
+        !DTRI_RESERVE(x->tight, x->cap_tight, x->n_leaves + 1))
         return false;
     if (x->n_leaves <= x->n_slots)
         return true;
@@ -193,8 +202,11 @@ static uint32_t leaf_new(struct dtri_index *x, uint32_t storage)
         if (!reserve_leaf(x))
             return 0;
         leaf = (uint32_t)x->n_leaves++;
+        x->leaves[leaf] = (struct dtri_leaf){0};
     }
-    x->leaves[leaf] = (struct dtri_leaf){.storage = storage, .reset = true};
+    x->leaves[leaf] = (struct dtri_leaf){
+        .storage = storage, .reset = true, .tight = x->leaves[leaf].tight,
+        .stamp = x->leaves[leaf].stamp + 1};
     x->leaf_of[storage] = leaf;
     return leaf;
 }
@@ -256,7 +268,7 @@ void dtri_index_gone(struct dtri_sel *sel, uint32_t storage)
     }
 }
 
-/* --- picking ---------------------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 static void set_line(const struct dtri_sel *sel, struct dtri_leaf *l, const struct dtri_key *key)
 {
@@ -283,6 +295,81 @@ static int64_t least_cost(const struct dtri_sel *sel, const struct dtri_leaf *l)
     return l->reset || l->cost < local ? local : l->cost;
 }
 
+/* --- slack ------------------------------------------------------------------------------------ */
+
+static void sift_up(struct dtri_limit *heap, size_t at)
+{
+    while (at > 0 && heap[at].limit < heap[(at - 1) / 2].limit) {
+        struct dtri_limit swap = heap[at];
+        heap[at] = heap[(at - 1) / 2];
+        heap[(at - 1) / 2] = swap;
+        at = (at - 1) / 2;
+    }
+}
+
+static void sift_down(struct dtri_limit *heap, size_t n)
+{
+    for (size_t at = 0, child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && heap[child + 1].limit < heap[child].limit)
+            child++;
+        if (heap[at].limit <= heap[child].limit)
+            return;
+        struct dtri_limit swap = heap[at];
+        heap[at] = heap[child];
+        heap[child] = swap;
+    }
+}
+
+static void add_limit(struct dtri_index *x, uint32_t leaf, int64_t limit)
+{
+    if (!DTRI_RESERVE(x->limits, x->cap_limits, x->n_limits + 1)) {
+        x->failed = true;
+        return;
+    }
+    x->limits[x->n_limits++] = (struct dtri_limit){limit, leaf, x->leaves[leaf].stamp};
+    sift_up(x->limits, x->n_limits - 1);
+}
+
+/* Queues the leaves whose slack is used up, and the tight ones if any class got cheaper since. */
+static void loosen(struct dtri_sel *sel)
+{
+    struct dtri_index *x = &sel->index;
+    int64_t decrease = sel->classes.decrease;
+    while (x->n_limits && x->limits[0].limit < decrease) {
+        struct dtri_limit used_up = x->limits[0];
+        x->limits[0] = x->limits[--x->n_limits];
+        sift_down(x->limits, x->n_limits);
+        const struct dtri_leaf *l = &x->leaves[used_up.leaf];
+        if (l->storage && l->stamp == used_up.stamp)
+            enqueue(x, used_up.leaf);
+    }
+    if (x->tight_decrease == decrease)
+        return;
+    while (x->n_tight) {
+        uint32_t leaf = x->tight[--x->n_tight];
+        x->leaves[leaf].tight = false;
+        if (x->leaves[leaf].storage)
+            enqueue(x, leaf);
+    }
+    x->tight_decrease = decrease;
+}
+
+/* A cost that holds until the classes' decreases pass a limit: the true one less the slack. */
+static int64_t slack_cost(struct dtri_sel *sel, uint32_t leaf)
+{
+    struct dtri_index *x = &sel->index;
+    uint32_t storage = x->leaves[leaf].storage;
+    int64_t neighbours;
+    int64_t classes = dtri_classes_cost(&sel->classes, sel->graph, storage, &neighbours);
+    int64_t slack = classes < 8 ? classes : classes / 8;
+    x->leaves[leaf].stamp++;
+    if (slack < classes)
+        add_limit(x, leaf, sel->classes.decrease + slack);
+    return sel->graph->storages[storage].local_cost + classes - slack;
+}
+
+/* --- refreshing and picking ------------------------------------------------------------------- */
+
 /* Brings the line of a queued leaf up to date, as far as that is cheap. */
 static void refresh(struct dtri_sel *sel, uint32_t leaf)
 {
@@ -300,7 +387,7 @@ static void refresh(struct dtri_sel *sel, uint32_t leaf)
         return;
     }
     struct dtri_key key = {
-        .cost = least_cost(sel, l),
+        .cost = sel->rule.cost == DTRI_COST_CLASSES ? slack_cost(sel, leaf) : least_cost(sel, l),
         .bytes = sel->rule.by_bytes ? s->bytes : 1,
         .access = s->last_access,
     };
@@ -313,6 +400,7 @@ uint32_t dtri_index_pick(struct dtri_sel *sel, int64_t *out_evaluations)
 {
     struct dtri_index *x = &sel->index;
     int64_t evaluations = 0;
+    loosen(sel);
     while (x->n_queue)
         refresh(sel, x->queue[--x->n_queue]);
     for (;;) {
@@ -332,6 +420,10 @@ uint32_t dtri_index_pick(struct dtri_sel *sel, int64_t *out_evaluations)
         if (key.cost == l->cost && key.access == l->access) {
             *out_evaluations = evaluations;
             return l->storage;
+        }
+        if (sel->rule.cost == DTRI_COST_CLASSES && !l->tight) {
+            l->tight = true;
+            x->tight[x->n_tight++] = leaf; /* once each, so there is room */
         }
         set_line(sel, l, &key);
         expire(x, leaf);

@@ -126,20 +126,15 @@ static void reset_leaf(void *user, uint32_t storage)
     dtri_index_reset(user, storage);
 }
 
-/* Candidates next to any member of the class that `storage` is in. */
-static void reset_around_class(struct dtri_sel *sel, uint32_t storage)
+/* The neighbours of `storage`: they may lose the class that they share with it.  Whoever knows the
+ * class through another member only sees it shrink, for which the index keeps some slack. */
+static void reset_neighbours(struct dtri_sel *sel, uint32_t storage)
 {
     const struct dtri_graph *g = sel->graph;
-    const struct dtri_classes *c = &sel->classes;
-    if (c->failed || storage >= c->cap_members || !c->members[storage].class)
-        return;
-    uint32_t first = c->classes[c->members[storage].class].first;
-    for (uint32_t m = first; m; m = c->members[m].next) {
-        for (uint32_t e = g->storages[m].parents; e; e = g->edges[e].next_parent)
-            dtri_index_reset(sel, g->edges[e].parent);
-        for (uint32_t e = g->storages[m].children; e; e = g->edges[e].next_child)
-            dtri_index_reset(sel, g->edges[e].child);
-    }
+    for (uint32_t e = g->storages[storage].parents; e; e = g->edges[e].next_parent)
+        dtri_index_reset(sel, g->edges[e].parent);
+    for (uint32_t e = g->storages[storage].children; e; e = g->edges[e].next_child)
+        dtri_index_reset(sel, g->edges[e].child);
 }
 
 /* Resets all candidates whose cost counts `storage`, or did until just now. */
@@ -155,7 +150,7 @@ static void reset_around(struct dtri_sel *sel, uint32_t storage)
         dtri_walk_border(sel->graph, &sel->walk, storage, DTRI_DOWN, reset_leaf, sel);
         break;
     case DTRI_COST_CLASSES:
-        reset_around_class(sel, storage);
+        reset_neighbours(sel, storage);
         break;
     case DTRI_COST_NONE:
     case DTRI_COST_LOCAL:

@@ -125,7 +125,7 @@ static dtr_status make_runtime(const struct dtri_trace *trace,
     runtime.budget_bytes = options->budget_bytes;
     runtime.deallocation = options->deallocation;
     runtime.remat_limit_ns = options->remat_limit_ns;
-    runtime.reclaim = trace->live && !options->no_release;
+    runtime.reclaim = (trace->live || options->reclaim) && !options->no_release;
     return dtr_runtime_new(&runtime, out_runtime, error);
 }
 

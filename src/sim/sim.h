@@ -19,6 +19,7 @@ struct dtri_sim_options {
     int64_t budget_bytes;  /* DTR_NONE: unlimited */
     dtr_deallocation deallocation;
     bool no_release;       /* leave out all releases; what is held at the end stays the same */
+    bool reclaim;          /* forget what nobody can ask for; always so for a recorded live run */
     int64_t remat_limit_ns;/* DTR_NONE: none */
     const dtr_sink *sink;  /* borrowed; NULL: no events */
 };

@@ -1,0 +1,47 @@
+/* A session: a runtime set up by its environment, with a recorder if one is asked for.
+ *
+ * A program opens one session around its run.  Each setting is the default of dtrscope, unless the
+ * program chooses another, unless the environment does (`dtrscope record` sets it):
+ *
+ *     DTR_BUDGET=6GiB|none   DTR_HEURISTIC=dtr-eq   DTR_SEARCH=auto|scan|index|sample
+ *     DTR_DEALLOCATION=eager|ignore|banish          DTR_SEED=N
+ *     DTR_REMAT_LIMIT=20s    DTR_OVERSHOOT=1        DTR_RECORD=run.dtr.sqlite
+ *     DTR_RING_EVENTS=65536  DTR_RING_FULL=block|drop
+ *
+ * The settings in force are stored in the file, each with its origin. */
+#ifndef DTR_SESSION_H
+#define DTR_SESSION_H
+
+#include "dtr/recorder.h"
+#include "dtr/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dtr_session dtr_session;
+
+typedef struct dtr_session_options {
+    size_t size;                /* set by dtr_session_options_init */
+    const dtr_backend *backend; /* borrowed until the session is closed */
+    const char *program;        /* for the file; may be NULL */
+    /* The program's own choices, as texts in the form of the environment; NULL: the default. */
+    const char *budget, *heuristic, *search, *deallocation, *record;
+} dtr_session_options;
+
+DTR_API void dtr_session_options_init(dtr_session_options *options);
+/* DTR_E_INVALID names the setting and its value; nothing is left open then. */
+DTR_API dtr_status dtr_session_open(const dtr_session_options *options, dtr_session **out_session,
+                                    dtr_error *error);
+DTR_API dtr_runtime *dtr_session_runtime(dtr_session *session); /* borrowed */
+/* Tells how the run ended; without it, closing says DTR_OK. */
+DTR_API void dtr_session_set_result(dtr_session *session, dtr_status result, const char *why);
+/* Writes the results, closes the file and frees the runtime.  Accepts NULL.  A failure means that
+ * the file is not complete; *out_stats (optional) are the recorder's counts, all 0 without one. */
+DTR_API dtr_status dtr_session_close(dtr_session *session, dtr_recorder_stats *out_stats,
+                                     dtr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
