@@ -66,10 +66,8 @@ static dtr_status check_storages(const dtr_runtime *rt, dtr_error *error)
           ll(rt->stats.storages));
     CHECK(in_pool == (int64_t)rt->graph.n_pool, "%lld storages in the pool, %lld kept",
           ll(in_pool), ll((int64_t)rt->graph.n_pool));
-    CHECK(rt->budget == DTR_NONE || in_use <= rt->budget || rt->allow_overshoot ||
-              rt->graph.n_pool == 0,
-          "%lld bytes are in use above the budget of %lld, and some are evictable", ll(in_use),
-          ll(rt->budget));
+    CHECK(rt->budget == DTR_NONE || in_use <= rt->budget || rt->above_budget,
+          "%lld bytes are in use above the budget of %lld", ll(in_use), ll(rt->budget));
     return DTR_OK;
 }
 

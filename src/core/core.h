@@ -181,6 +181,7 @@ struct dtr_runtime {
     dtr_selector *selector;
     dtr_deallocation deallocation;
     bool reclaim, allow_overshoot, edges;
+    bool above_budget; /* a new budget could not be met, or an operator overshot, since all fitted */
     int n_runners_up;
     int64_t budget, remat_limit;
 

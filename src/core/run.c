@@ -268,10 +268,11 @@ static void emit_run(dtr_runtime *rt, const struct dtri_frame *frame, int64_t be
 static void define(dtr_runtime *rt, uint32_t tensor, void *data)
 {
     struct dtri_tensor *t = &rt->tensors[tensor];
-    if (t->defined)
+    enum dtri_state state = dtri_storage_at(rt, t->storage)->state;
+    if (t->defined || state == DTRI_BANISHED) /* replayed for a sibling: scratch again */
         return;
     t->defined = true;
-    if (dtri_storage_at(rt, t->storage)->state == DTRI_RESIDENT)
+    if (state == DTRI_RESIDENT)
         return;
     dtri_become_resident(rt, t->storage, data);
     dtri_settle(rt, t->storage);

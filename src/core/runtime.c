@@ -531,8 +531,11 @@ static void leave_ghost(dtr_runtime *rt, uint32_t op, uint32_t tensor)
     uint32_t slot = dtri_tensor_new(rt, ghost, op, output);
     struct dtri_storage *s = dtri_storage_at(rt, ghost);
     dtri_op_outputs(rt, o)[output] = slot;
-    for (uint32_t i = 0; i < o->n_inputs; i++)
-        dtri_edge_add(rt, rt->tensors[dtri_op_inputs(rt, o)[i]].storage, ghost);
+    for (uint32_t i = 0; i < o->n_inputs; i++) {
+        uint32_t parent = rt->tensors[dtri_op_inputs(rt, o)[i]].storage;
+        if (dtri_storage_at(rt, parent)->state != DTRI_BANISHED)
+            dtri_edge_add(rt, parent, ghost);
+    }
     s->local_cost = o->cost;
     s->last_access = dtri_storage_at(rt, old)->last_access;
     s->state = DTRI_EVICTED;
@@ -619,6 +622,7 @@ dtr_status dtr_set_budget(dtr_runtime *rt, int64_t budget_bytes, dtr_error *erro
         dtr_event event = {.kind = DTR_EVENT_BUDGET, .u.budget_ = {budget_bytes}};
         dtri_emit(rt, &event, dtri_now(rt));
     }
+    rt->above_budget = true;
     dtr_status status = dtri_make_room(rt, 0, DTRI_NONE, error);
     self_check(rt);
     return status;
