@@ -107,7 +107,7 @@ extern "C" {
 #define DTR_FIELDS_REFERENCE(F)                                                                    \
     F(tensor, ID, "the tensor whose external references changed")                                  \
     F(delta, COUNT, "+1 copied, -1 released")                                                      \
-    F(references, COUNT, "external references afterwards")
+    F(n_references, COUNT, "external references afterwards")
 #define DTR_FIELDS_PIN(F)                                                                          \
     F(tensor, ID, "the tensor")                                                                    \
     F(change, CODE, "1 pinned, -1 unpinned, 2 made a constant: its operator is dropped")
