@@ -49,7 +49,7 @@ extern "C" {
     F(position, COUNT, "place among its inputs, from 0")                                           \
     F(tensor, ID, "the input")
 #define DTR_FIELDS_OPERATOR_RUN(F)                                                                 \
-    F(run, ID, "this execution")                                                                   \
+    F(execution, ID, "this run")                                                                   \
     F(op, ID, "the operator executed")                                                             \
     F(name, NAME, "its name")                                                                      \
     F(dur_ns, NS, "how long it took, from ts_ns")                                                  \

@@ -250,7 +250,7 @@ static void emit_run(dtr_runtime *rt, const struct dtri_frame *frame, int64_t be
     bool in_chain = rt->chain.id != DTR_NONE;
     dtr_event event = {.kind = DTR_EVENT_OPERATOR_RUN};
     event.u.operator_run_ = (dtr_event_operator_run){
-        .run = rt->next_run_id++,
+        .execution = rt->next_run_id++,
         .op = o->id,
         .name = o->name,
         .dur_ns = dtri_now(rt) - begin_ns,
