@@ -131,7 +131,10 @@ static dtr_status open_recorder(dtr_session *s, const struct dtri_settings *sett
     dtr_recorder_options_init(&recorder);
     recorder.ring_events = settings->ring_events;
     recorder.drop_when_full = settings->ring_full == 1;
-    dtr_status status = dtri_store_create(settings->record, true, &s->store, error);
+    /* A further session adds its run to the file of the first. */
+    dtr_status status = access(settings->record, F_OK) == 0
+                            ? dtri_store_open(settings->record, DTRI_STORE_WRITE, &s->store, error)
+                            : dtri_store_create(settings->record, false, &s->store, error);
     if (status == DTR_OK)
         status = write_header(s, origins, error);
     s->output = (struct dtri_store_output){.store = s->store, .run = s->run.id};
