@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # Installs what is needed on Debian 12, builds, and runs one of:
 #
-#   ./setup.sh demo     train a model under a budget, record it, compare heuristics, serve the page
-#   ./setup.sh test     build in several ways and run all tests
-#   ./setup.sh bench    measure, and write build/bench.json
-#   ./setup.sh build    only build (build/release)
+#   ./setup.sh demo [--once]   train a model under a budget, record it, compare heuristics and serve
+#                              the page; --once ends when the page has answered
+#   ./setup.sh test            build in several ways and run all tests
+#   ./setup.sh bench [--quick] measure; prints a table and writes build/bench.json
+#   ./setup.sh build           only build, into build/release
 #
-# demo --once ends after the page has answered, instead of serving until Ctrl-C.
+# Packages come from apt, with root or sudo; when all are there, no network is needed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 BUILD_PACKAGES=(gcc g++ cmake ninja-build pkg-config libsqlite3-dev libjansson-dev liblzma-dev
-                libmicrohttpd-dev libopenblas-dev zlib1g-dev curl)
-TEST_PACKAGES=(clang clang-format libclang-rt-14-dev libcmocka-dev python3 sqlite3)
-PAGE_PACKAGES=(chromium)
+                libmicrohttpd-dev libopenblas-dev)
+TEST_PACKAGES=(clang libclang-rt-14-dev clang-format libcmocka-dev python3 sqlite3 curl chromium)
 
 say() { printf '\n== %s\n' "$*"; }
 die() { printf 'setup.sh: %s\n' "$*" >&2; exit 1; }
@@ -21,7 +21,7 @@ die() { printf 'setup.sh: %s\n' "$*" >&2; exit 1; }
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
     elif command -v sudo >/dev/null; then sudo "$@"
-    else die "root or sudo is needed to install: $*"
+    else die "root or sudo is needed for: $*"
     fi
 }
 
@@ -29,94 +29,125 @@ installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok instal
 
 # Installs the packages that are missing; asks nothing of the network when none is.
 need() {
-    local missing=()
+    command -v dpkg-query >/dev/null || die "this is no Debian; install by hand: $*"
+    local missing=() package
     for package in "$@"; do installed "$package" || missing+=("$package"); done
-    [ ${#missing[@]} = 0 ] && return
-    command -v apt-get >/dev/null || die "please install: ${missing[*]}"
+    [ ${#missing[@]} -gt 0 ] || return 0
     say "installing ${missing[*]}"
     as_root apt-get update -q
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
         "${missing[@]}"
 }
 
+# Node may have come from elsewhere than Debian, with its own npm.
 need_node() {
-    command -v node >/dev/null && command -v npm >/dev/null || need nodejs npm
+    if ! command -v node >/dev/null || ! command -v npm >/dev/null; then need nodejs npm; fi
 }
 
-build() { # preset, further cmake arguments
+build() { # PRESET [ARGUMENTS OF CMAKE]
     local preset=$1
     shift
     say "building $preset"
     cmake --preset "$preset" "$@" >/dev/null
-    cmake --build "build/$preset"
+    cmake --build --preset "$preset"
+}
+
+# --- demo ---
+
+peak_bytes() { # FILE: the peak of its first run
+    "$tool" stats --format json "$1" | sed -n 's/.*"peak_bytes": *\([0-9]*\).*/\1/p' | head -n 1
+}
+
+# Serves the files in the background until the page has answered once.
+serve_once() {
+    local log=$out/serve.log address server
+    "$tool" serve "$@" >"$log" 2>&1 &
+    server=$!
+    for _ in $(seq 100); do
+        grep -q 'http://' "$log" && break
+        kill -0 "$server" 2>/dev/null || break
+        sleep 0.1
+    done
+    cat "$log"
+    address=$(grep -o -m 1 'http://[0-9.]*:[0-9]*' "$log" || true)
+    if [ -z "$address" ] || ! curl -fsS -o "$out/page.html" "$address/"; then
+        kill "$server" 2>/dev/null || true
+        die "the page did not answer; see $log"
+    fi
+    echo "the page answered: $(wc -c <"$out/page.html") bytes"
+    kill -INT "$server"
+    wait "$server"
 }
 
 run_demo() {
-    local once=${1:-} tool=build/release/dtrscope out=build/demo
-    need "${BUILD_PACKAGES[@]}"
+    local once=no
+    case "${1:-}" in
+    "") [ -z "${DTR_DEMO_NO_SERVE:-}" ] || once=yes ;;
+    --once) once=yes ;;
+    *) die "demo: unknown argument '$1'" ;;
+    esac
+    tool=build/release/dtrscope out=build/demo
+    need "${BUILD_PACKAGES[@]}" curl
     build release -DDTR_TESTS=OFF
     mkdir -p "$out"
-    say "training a character model without a budget"
-    "$tool" record --force -o "$out/unlimited.dtr.sqlite" -- build/release/examples/charlm --steps 4
+
+    say "training a character model for two steps without a budget, to learn its peak"
+    "$tool" record --force -o "$out/unlimited.dtr.sqlite" -- build/release/examples/charlm --steps 2
     local peak
-    peak=$(sqlite_value "$out/unlimited.dtr.sqlite")
-    say "training it with half of that memory"
-    "$tool" record --force --budget $((peak / 2)) --heuristic dtr-eq -o "$out/half.dtr.sqlite" -- \
-        build/release/examples/charlm --steps 20
-    "$tool" stats "$out/half.dtr.sqlite"
+    peak=$(peak_bytes "$out/unlimited.dtr.sqlite")
+    [ -n "$peak" ] || die "the recorded run tells no peak"
+
+    say "training it for 20 steps in 60 % of that, every event recorded"
+    "$tool" record --force --budget $((peak * 6 / 10)) --heuristic dtr-eq \
+        -o "$out/charlm.dtr.sqlite" -- build/release/examples/charlm --steps 20
+    "$tool" stats "$out/charlm.dtr.sqlite"
+
     say "every heuristic at every budget, replayed from the recorded run"
-    rm -f "$out/sweep.dtr.sqlite"
-    "$tool" sweep "$out/unlimited.dtr.sqlite" --heuristics dtr,dtr-eq,dtr-local,msps,lru,size,random \
-        --budgets 20%..100%:10% -o "$out/sweep.dtr.sqlite"
-    say "the page: open the address; Ctrl-C ends it"
-    if [ "$once" = --once ]; then
-        "$tool" serve "$out/half.dtr.sqlite" "$out/sweep.dtr.sqlite" --port 0 >"$out/serve.log" &
-        local server=$!
-        trap 'kill $server 2>/dev/null || true' EXIT
-        for _ in $(seq 50); do
-            grep -q 'http://' "$out/serve.log" && break
-            sleep 0.1
-        done
-        cat "$out/serve.log"
-        local address
-        address=$(grep -o 'http://[0-9.:]*' "$out/serve.log" | head -n 1)
-        curl -fsS -o /dev/null "$address/" && echo "the page answers"
-        kill -INT $server
-        wait $server
-        trap - EXIT
+    rm -f "$out"/sweep.dtr.sqlite*
+    "$tool" sweep "$out/unlimited.dtr.sqlite" --budgets 20%..100%:10% -o "$out/sweep.dtr.sqlite"
+
+    if [ $once = yes ]; then
+        say "serving the page once"
+        serve_once "$out/charlm.dtr.sqlite" "$out/sweep.dtr.sqlite"
     else
-        exec "$tool" serve "$out/half.dtr.sqlite" "$out/sweep.dtr.sqlite" \
-            "$out/unlimited.dtr.sqlite"
+        say "serving the page; Ctrl-C ends it"
+        exec "$tool" serve "$out/charlm.dtr.sqlite" "$out/sweep.dtr.sqlite"
     fi
 }
 
-# The peak of the first run of a file, without the sqlite3 program.
-sqlite_value() {
-    build/release/dtrscope stats --format json "$1" |
-        sed -n 's/.*"peak_bytes": \([0-9]*\),.*/\1/p' | head -n 1
+# --- test ---
+
+failed=()
+
+run_ctest() { # PRESET [ARGUMENTS OF CTEST]
+    local preset=$1
+    shift
+    say "tests: $preset"
+    ctest --preset "$preset" -j "$(nproc)" "$@" || failed+=("$preset")
 }
 
+# Every preset runs even if one before it failed, so that one round shows all that is wrong.  The
+# release comes last and runs everything; what takes minutes is left out where checks slow it down.
 run_tests() {
-    need "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}" "${PAGE_PACKAGES[@]}"
+    need "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     need_node
-    (cd web && npm ci --no-audit --no-fund)
+    [ ! -e web/package-lock.json ] || (cd web && npm ci --no-audit --no-fund)
     build debug -DDTR_WERROR=ON
-    build asan -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DDTR_WERROR=ON
+    build asan -DDTR_WERROR=ON
     build tsan
-    build release
-    say "tests with sanitizers"
-    ctest --preset asan -LE 'e2e|parity|house' -j2
-    say "tests with the thread sanitizer"
-    ctest --preset tsan -R 'record|sweep|session|serve' -j2
-    say "tests with checks after each call"
-    ctest --preset debug -LE 'e2e|house|parity' -j2
-    say "all tests, as released"
-    ctest --preset release -j2
+    build release -DDTR_TESTS=ON
+    run_ctest debug -LE 'parity|e2e|house'
+    run_ctest asan -LE 'parity|e2e|house'
+    run_ctest tsan -R 'record|session|sweep|serve'
+    run_ctest release
+    [ ${#failed[@]} = 0 ] || die "tests failed in: ${failed[*]}"
 }
+
+# --- bench ---
 
 run_bench() {
     need "${BUILD_PACKAGES[@]}" python3 libcmocka-dev
-    build release
+    build release -DDTR_TESTS=ON
     python3 tests/bench/bench.py --build build/release --output build/bench.json "$@"
 }
 

@@ -24,6 +24,7 @@ case "$root/" in
 esac
 
 mirror_of_apt() {
+    # shellcheck disable=SC2016
     apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' |
         sort -u | grep '/debian/\?$' | head -n 1
 }
@@ -43,7 +44,7 @@ inside() {
         ${CI:+CI="$CI"} chroot "$root" "$@"
 }
 
-unmount() { for at in dev/shm dev proc; do umount "$root/$at" 2>/dev/null || true; done; }
+unmount() { for at in dev/shm dev proc; do umount -R "$root/$at" 2>/dev/null || true; done; }
 
 if [ ! -e "$root/etc/debian_version" ]; then
     mirror=${DTRSCOPE_MIRROR:-$(mirror_of_apt)}
