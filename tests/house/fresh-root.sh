@@ -49,12 +49,13 @@ unmount() { for at in dev/shm dev proc; do umount -R "$root/$at" 2>/dev/null || 
 if [ ! -e "$root/etc/debian_version" ]; then
     mirror=${DTRSCOPE_MIRROR:-$(mirror_of_apt)}
     debootstrap --variant=minbase bookworm "$root" "${mirror:?no mirror found; set DTRSCOPE_MIRROR}"
-    copy_network
+fi
+copy_network
+if [ ! -x "$root/usr/bin/git" ]; then
     inside apt-get update -q
     inside apt-get install -q -y --no-install-recommends git ca-certificates
     inside update-ca-certificates
 fi
-copy_network
 
 trap unmount EXIT
 mount -t proc proc "$root/proc"
