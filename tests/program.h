@@ -347,6 +347,14 @@ static inline dtr_backend device_backend(struct device *d, bool with_blocks)
 
 /* --- running one ------------------------------------------------------------------------------ */
 
+static int64_t payloads_held; /* handed to runtimes and not given back */
+
+static inline void payload_free(void *payload)
+{
+    (void)payload;
+    payloads_held--;
+}
+
 struct machine {
     dtr_runtime *runtime;
     dtr_tensor *handles; /* by variable */
@@ -362,12 +370,14 @@ static inline dtr_status do_call(struct machine *m, const struct step *s, dtr_er
         .name = DTR_NONE,
         .cost_ns = s->cost_known ? s->cost : DTR_NONE,
         .payload = (void *)s,
+        .payload_free = payload_free,
         .mutates = s->mutates,
         .n_inputs = s->n_inputs,
         .n_outputs = s->n_outputs,
         .inputs = inputs,
         .outputs = s->outputs,
     };
+    payloads_held++;
     return dtr_run(m->runtime, &call, &m->handles[s->var], error);
 }
 

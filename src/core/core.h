@@ -129,7 +129,7 @@ struct dtri_candidate {
 
 /* A selector, as the core sees it.  The core calls the hooks whenever the graph changes; all of them
  * see the graph after the change, unless stated.  Hooks do not fail: a selector that runs out of
- * memory remembers it and fails the next pick. */
+ * memory remembers it, and the next pick makes up for it or fails. */
 struct dtri_selector_ops {
     void (*attach)(struct dtr_selector *, struct dtri_graph *graph);
     bool (*needs_edges)(const struct dtr_selector *);

@@ -1,8 +1,9 @@
 /* What happens when nobody holds a storage any more: eager eviction, banishing, reclaiming.
  *
- * Eager eviction and banishing are policies of DTR (Kirisame et al., section 2 and C.5).  Reclaiming
- * is bookkeeping: an operator whose outputs nobody can ask for again is forgotten, so that a program
- * that runs for ever needs bounded memory.  It cascades over a work list, not over the C stack. */
+ * Eager eviction and banishing are policies of DTR (Kirisame et al., section 2 and C.5). Reclaiming
+ * is bookkeeping: an operator whose outputs nobody can ask for again is forgotten, so that a
+ * program that runs for ever needs bounded memory.  It cascades over a work list, not over the C
+ * stack. */
 #include "core/core.h"
 
 #include <assert.h>
@@ -19,12 +20,28 @@ static uint32_t maker_of(dtr_runtime *rt, uint32_t storage)
 
 /* --- banishing -------------------------------------------------------------------------------- */
 
-static bool has_evicted_child(dtr_runtime *rt, const struct dtri_storage *s)
+/* A tensor on `child`, although resident, has to be made again from `parent`: a view whose storage
+ * came back by another of its operators. */
+static bool has_undefined_view(dtr_runtime *rt, uint32_t child, uint32_t parent)
+{
+    for (uint32_t t = dtri_storage_at(rt, child)->tensors; t; t = rt->tensors[t].next) {
+        const struct dtri_op *o = &rt->ops[rt->tensors[t].op];
+        const uint32_t *inputs = dtri_op_inputs(rt, o);
+        for (uint32_t i = 0; i < o->n_inputs && !rt->tensors[t].defined; i++)
+            if (storage_of(rt, inputs[i]) == parent)
+                return true;
+    }
+    return false;
+}
+
+static bool has_evicted_child(dtr_runtime *rt, uint32_t storage)
 {
     const struct dtri_graph *g = &rt->graph;
-    for (uint32_t e = s->children; e; e = g->edges[e].next_child)
-        if (dtri_is_evicted(&g->storages[g->edges[e].child]))
+    for (uint32_t e = g->storages[storage].children; e; e = g->edges[e].next_child) {
+        uint32_t child = g->edges[e].child;
+        if (dtri_is_evicted(&g->storages[child]) || has_undefined_view(rt, child, storage))
             return true;
+    }
     return false;
 }
 
@@ -33,7 +50,7 @@ static void try_banish(dtr_runtime *rt, uint32_t storage)
     struct dtri_graph *g = &rt->graph;
     struct dtri_storage *s = &g->storages[storage];
     if (s->refs || s->locks || (s->state != DTRI_RESIDENT && s->state != DTRI_EVICTED) ||
-        has_evicted_child(rt, s))
+        has_evicted_child(rt, storage))
         return;
     for (uint32_t e = s->children; e; e = g->edges[e].next_child)
         if (g->storages[g->edges[e].child].state == DTRI_RESIDENT)
@@ -80,9 +97,8 @@ static bool is_dead(dtr_runtime *rt, const struct dtri_op *o)
         const struct dtri_storage *s = dtri_storage_at(rt, t->storage);
         if (t->refs || t->consumers)
             return false;
-        if (s->tensors == outputs[i] &&
-            (s->locks || s->state == DTRI_UNCOMPUTED ||
-             (s->state == DTRI_RESIDENT && !o->constant)))
+        if (s->tensors == outputs[i] && (s->locks || s->state == DTRI_UNCOMPUTED ||
+                                         (s->state == DTRI_RESIDENT && !o->constant)))
             return false;
     }
     return true;
@@ -101,8 +117,10 @@ static void drop_storage(dtr_runtime *rt, uint32_t storage, uint32_t root)
     dtri_storage_drop(rt, storage);
 }
 
-/* A view goes, the storage stays: it has one operator less, and the edges that this one asked for. */
-static void drop_view(dtr_runtime *rt, const struct dtri_op *o, uint32_t view, bool first_on_storage)
+/* A view goes, the storage stays: it has one operator less, and the edges that this one asked for.
+ */
+static void drop_view(dtr_runtime *rt, const struct dtri_op *o, uint32_t view,
+                      bool first_on_storage)
 {
     uint32_t storage = storage_of(rt, view);
     const uint32_t *inputs = dtri_op_inputs(rt, o);

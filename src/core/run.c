@@ -27,6 +27,7 @@ static dtr_status push(dtr_runtime *rt, uint32_t target, dtr_error *error)
 {
     uint32_t op = rt->tensors[target].op;
     const struct dtri_op *o = &rt->ops[op];
+    assert(dtri_storage_at(rt, rt->tensors[target].storage)->state != DTRI_BANISHED);
     if (!DTRI_RESERVE(rt->frames, rt->cap_frames, rt->n_frames + 1) ||
         !DTRI_RESERVE(rt->pending, rt->cap_pending, rt->n_pending + o->n_inputs))
         return dtri_fail_nomem(error, "the stack of replays");

@@ -1,11 +1,11 @@
 /* Classes of evicted storages (Kirisame et al., 4.1 and C.2): the cheap stand-in for e*.
  *
  * An evicted storage founds a class of its own cost and merges it with the classes of its evicted
- * neighbours; a storage that comes back takes its cost along and leaves, and the class is not split.
- * The paper uses union-find with splitting approximated by fresh nodes.  Here a class lists its
- * members, and a merge moves the members of the smaller class to the larger: O(log n) moves a storage
- * amortized, a look-up is one load, nothing is left behind by storages that come and go, and the
- * index can find whom a change concerns. */
+ * neighbours; a storage that comes back takes its cost along and leaves, and the class is not
+ * split. The paper uses union-find with splitting approximated by fresh nodes.  Here a class lists
+ * its members, and a merge moves the members of the smaller class to the larger: O(log n) moves a
+ * storage amortized, a look-up is one load, nothing is left behind by storages that come and go,
+ * and the index can find whom a change concerns. */
 #include "heuristic/heuristic.h"
 
 #include <assert.h>
@@ -108,10 +108,37 @@ static uint32_t merge(struct dtri_classes *c, uint32_t a, uint32_t b)
     return a;
 }
 
+/* After a lack of memory the books have holes: starts them anew from what is evicted now.  Storages
+ * that were joined by one that came back since are apart again. */
+bool dtri_classes_rebuild(struct dtri_classes *c, struct dtri_graph *g)
+{
+    c->failed = false;
+    if (g->n_storages > 1 && !reserve(c, (uint32_t)g->n_storages - 1))
+        return false;
+    for (size_t i = 0; i < c->cap_members; i++)
+        c->members[i] = (struct dtri_member){0};
+    c->n_classes = 0;
+    c->free_class = 0;
+    c->n_negative = 0;
+    for (uint32_t s = 1; s < g->n_storages && !c->failed; s++)
+        if (dtri_is_evicted(&g->storages[s]))
+            found(c, s, g->storages[s].state == DTRI_EVICTED ? g->storages[s].local_cost : 0);
+    for (uint32_t s = 1; s < g->n_storages && !c->failed; s++) {
+        if (!dtri_is_evicted(&g->storages[s]))
+            continue;
+        for (uint32_t e = g->storages[s].children; e; e = g->edges[e].next_child) {
+            uint32_t a = c->members[s].class, b = c->members[g->edges[e].child].class;
+            if (b && a != b)
+                merge(c, a, b);
+        }
+    }
+    return !c->failed;
+}
+
 void dtri_classes_created(struct dtri_classes *c, struct dtri_graph *g, uint32_t storage)
 {
     (void)g;
-    if (reserve(c, storage))
+    if (!c->failed && reserve(c, storage))
         found(c, storage, 0);
 }
 

@@ -54,7 +54,7 @@ struct dtri_key {
 struct dtri_walk {
     uint32_t *stack;
     size_t n, cap;
-    bool failed; /* out of memory, since the selector was made */
+    bool failed; /* out of memory: the sum or border was not complete */
 };
 
 struct dtri_sum {
@@ -102,6 +102,8 @@ struct dtri_classes {
 };
 
 void dtri_classes_done(struct dtri_classes *classes);
+/* Makes the classes usable again after `failed`; false when there still is no memory. */
+bool dtri_classes_rebuild(struct dtri_classes *, struct dtri_graph *);
 void dtri_classes_created(struct dtri_classes *, struct dtri_graph *, uint32_t storage);
 void dtri_classes_evicted(struct dtri_classes *, struct dtri_graph *, uint32_t storage);
 void dtri_classes_returned(struct dtri_classes *, struct dtri_graph *, uint32_t storage);

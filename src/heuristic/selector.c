@@ -142,8 +142,10 @@ static void reset_around(struct dtri_sel *sel, uint32_t storage)
 {
     if (!indexed(sel))
         return;
+    sel->walk.failed = false;
     switch (sel->rule.cost) {
-    case DTRI_COST_NEIGHBOURHOOD: /* it is a descendant of those above, an ancestor of those below */
+    case DTRI_COST_NEIGHBOURHOOD: /* it is a descendant of those above, an ancestor of those below
+                                   */
         dtri_walk_border(sel->graph, &sel->walk, storage, DTRI_UP, reset_leaf, sel);
         /* fall through */
     case DTRI_COST_ANCESTORS:
@@ -156,6 +158,8 @@ static void reset_around(struct dtri_sel *sel, uint32_t storage)
     case DTRI_COST_LOCAL:
         break;
     }
+    if (sel->walk.failed) /* some leaves kept a cost that is too high now */
+        sel->index.failed = true;
 }
 
 static void returned(dtr_selector *selector, uint32_t storage)
@@ -196,9 +200,29 @@ static uint32_t search(struct dtri_sel *sel, int64_t *out_evaluations)
     }
     if (sel->search == DTRI_SEARCH_SAMPLE)
         return dtri_sample_pick(sel, out_evaluations);
-    if (sel->search == DTRI_SEARCH_INDEX && sel->classes.n_negative == 0)
+    if (sel->search == DTRI_SEARCH_INDEX && !sel->index.failed && sel->classes.n_negative == 0)
         return dtri_index_pick(sel, out_evaluations);
     return dtri_scan_pick(sel, out_evaluations);
+}
+
+/* After a lack of memory: classes and index anew.  Classes are needed, the index is not, since
+ * `scan` finds the same victim. */
+static bool recover(struct dtri_sel *sel)
+{
+    struct dtri_graph *g = sel->graph;
+    sel->walk.failed = false;
+    if (sel->classes.failed) {
+        if (!dtri_classes_rebuild(&sel->classes, g))
+            return false;
+        sel->index.failed = true;
+    }
+    if (sel->index.failed) {
+        dtri_index_done(&sel->index);
+        sel->index = (struct dtri_index){0};
+        for (uint32_t s = g->pool_first; s; s = g->storages[s].pool_next)
+            entered(&sel->base, s);
+    }
+    return true;
 }
 
 static dtr_status pick(dtr_selector *selector, uint32_t *out_storage, int64_t *out_evaluations,
@@ -206,7 +230,7 @@ static dtr_status pick(dtr_selector *selector, uint32_t *out_storage, int64_t *o
 {
     struct dtri_sel *sel = sel_of(selector);
     *out_evaluations = 0;
-    if (sel->index.failed || sel->classes.failed)
+    if (!recover(sel))
         return dtri_fail_nomem(error, "the search for a victim");
     uint32_t victim = search(sel, out_evaluations);
     if (sel->walk.failed)

@@ -189,7 +189,7 @@ static void on_pin(struct twin *w, const dtr_event_pin *e)
 static void on_reference(struct twin *w, const dtr_event_reference *e)
 {
     w->tensors[e->tensor].refs += e->delta;
-    assert_int_equal(w->tensors[e->tensor].refs, e->references);
+    assert_int_equal(w->tensors[e->tensor].refs, e->n_references);
 }
 
 static void twin_event(struct twin *w, const dtr_event *e)
@@ -400,6 +400,7 @@ static int64_t run_both(const struct program *program, const struct setup *setup
     twin_done(&twin);
     lane_close(&index);
     lane_close(&scan);
+    assert_int_equal(payloads_held, 0);
     return victims;
 }
 
