@@ -6,9 +6,9 @@
  *
  * The tape.  A node stands for one application; it refers to the nodes of its inputs, never to
  * arrays, and keeps (with a reference at the runtime) just the tensors that its vjp will read.  An
- * array refers to the node that made it.  So an array that the program drops leaves the runtime free
- * to forget its bytes, unless a gradient needs them.  Nodes are counted; there are no cycles, because
- * a kept output is a tensor and not an array. */
+ * array refers to the node that made it.  So an array that the program drops leaves the runtime
+ * free to forget its bytes, unless a gradient needs them.  Nodes are counted; there are no cycles,
+ * because a kept output is a tensor and not an array. */
 #ifndef DTRI_ENGINE_ENGINE_H
 #define DTRI_ENGINE_ENGINE_H
 
@@ -19,6 +19,7 @@
 #include "dtr/engine.h"
 
 #define DTRI_MAX_OPERANDS DTR_MAX_PARTS
+#define DTRI_MAX_KEEPS    2
 #define DTRI_MAX_ELEMENTS (INT64_C(1) << 40)
 
 struct dtri_params {
@@ -63,9 +64,10 @@ struct dtri_task {
     dtr_shape in[DTRI_MAX_OPERANDS], out[DTRI_MAX_OPERANDS];
 };
 
-/* One gradient step through a node: given g[], the gradients of its outputs (NULL: none flows), sets
- * result[i] for each input in `wants` to an array that nothing else owns (NULL: zero). */
+/* One gradient step through a node: given g[], the gradients of its outputs (NULL: none flows),
+ * sets result[i] for each input in `wants` to an array that nothing else owns (NULL: zero). */
 struct dtri_vjp {
+    dtr_engine *engine;
     const struct dtri_node *node;
     const struct dtri_params *p;
     unsigned wants;
@@ -82,10 +84,10 @@ struct dtri_op {
     /* What vjp reads for the gradient of input i: bits of inputs and outputs. */
     struct {
         uint8_t inputs, outputs;
-    } keeps[2]; /* of further inputs: nothing */
-    bool view;     /* the only output is a view of input 0 */
-    bool mutates;  /* stands for an update in place */
-    bool integers; /* the outputs are integers */
+    } keeps[DTRI_MAX_KEEPS]; /* of further inputs: nothing */
+    uint8_t integer_inputs;  /* bits of the inputs that are integers; outputs are floats */
+    bool view;               /* the only output is a view of input 0 */
+    bool mutates;            /* stands for an update in place */
 };
 
 struct dtri_node {
@@ -96,7 +98,6 @@ struct dtri_node {
     int n_inputs, n_outputs;
     struct dtri_node *in[DTRI_MAX_OPERANDS]; /* NULL: no gradient flows there */
     uint8_t in_output[DTRI_MAX_OPERANDS];    /* which of its outputs the input is */
-    uint8_t integer_inputs;                  /* bits */
     dtr_shape in_shape[DTRI_MAX_OPERANDS], out_shape[DTRI_MAX_OPERANDS];
     dtr_tensor kept_in[DTRI_MAX_OPERANDS], kept_out[DTRI_MAX_OPERANDS]; /* DTR_NO_TENSOR: not */
     bool spent; /* a gradient went through and released what was kept */
@@ -122,12 +123,12 @@ struct dtr_array {
 
 struct dtr_optimizer {
     dtr_engine *engine;
-    dtr_status (*update)(dtr_optimizer *, dtr_array *parameter, dtr_array **state, dtr_array *grad);
-    int n_state; /* arrays a parameter */
+    const struct dtri_op *op;
     struct dtri_params p;
+    int n_state; /* arrays a parameter */
     int64_t step;
-    dtr_array **state; /* n_state for each of n_parameters */
-    int n_parameters;
+    dtr_array **state; /* n_state for each parameter that had an update */
+    size_t len_state, cap_state;
     dtr_optimizer *next;
 };
 
@@ -141,6 +142,8 @@ struct dtr_engine {
     uint64_t next_node_id, visit;
     dtr_array **scopes; /* first array of each; 0 is the engine's own */
     size_t n_scopes, cap_scopes;
+    size_t n_missing_scopes; /* entered when there was no memory, and not left yet */
+    size_t missing_scopes;   /* entered when there was no memory for them */
     dtr_array **parameters;
     size_t n_parameters, cap_parameters;
     dtr_optimizer *optimizers;
@@ -184,18 +187,21 @@ dtr_array *dtri_array_new(dtr_engine *e, dtr_shape shape, bool integers, dtr_ten
 dtr_array *dtri_array_alias(dtr_array *a);
 void dtri_array_move(dtr_array *a, int scope);
 void dtri_array_free(dtr_array *a); /* leaves its scope; not for failed ones */
-/* A constant with `bytes` of values. */
+/* A constant with a copy of `values`. */
 dtr_array *dtri_array_constant(dtr_engine *e, dtr_shape shape, bool integers, const void *values);
 /* Applies an operator; out[] get n_outputs arrays, failed ones on failure. */
 void dtri_apply(dtr_engine *e, const struct dtri_op *op, const struct dtri_params *p,
                 dtr_array *const *in, int n_inputs, const dtr_shape *out_shapes, int n_outputs,
                 dtr_array **out);
+/* The same for one output and at least one input. */
+dtr_array *dtri_apply1(const struct dtri_op *op, const struct dtri_params *p, dtr_array *const *in,
+                       int n_inputs, dtr_shape out_shape);
 
 /* --- tape.c ----------------------------------------------------------------------------------- */
 
 /* A leaf for an array through which gradients can be asked for; false: no memory. */
 bool dtri_tape_leaf(dtr_array *a);
-/* Notes an application, if a gradient can flow through it. */
+/* Notes an application, if a gradient can flow through it.  Fails the engine without memory. */
 void dtri_tape_record(dtr_engine *e, const struct dtri_op *op, const struct dtri_params *p,
                       dtr_array *const *in, int n_inputs, dtr_array *const *out, int n_outputs);
 struct dtri_node *dtri_node_ref(struct dtri_node *node); /* accepts NULL, as the next does */
@@ -203,13 +209,9 @@ void dtri_node_unref(dtr_engine *e, struct dtri_node *node);
 /* Releases what the node keeps. */
 void dtri_node_spend(dtr_engine *e, struct dtri_node *node);
 
-/* --- operators that only vjps and optimizers use ------------------------------------------------ */
+/* --- ops.c ------------------------------------------------------------------------------------ */
 
 /* Sums what was broadcast, so that the result has `shape`; an array that nothing else owns. */
 dtr_array *dtri_sum_to(dtr_array *a, const dtr_shape *shape);
-/* (parameter, gradient) or (parameter, momentum, gradient) to the new ones. */
-extern const struct dtri_op dtri_op_sgd;
-/* (parameter, first moment, second moment, gradient) to the new ones. */
-extern const struct dtri_op dtri_op_adam;
 
 #endif

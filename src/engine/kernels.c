@@ -67,7 +67,7 @@ static void binary(const struct dtri_task *t, void *const *in, void *const *out,
 
 BINARY(add, x + y)
 BINARY(sub, x - y)
-BINARY(mul, x * y)
+BINARY(mul, x *y)
 BINARY(div, x / y)
 
 /* --- one operand ------------------------------------------------------------------------------ */
@@ -102,7 +102,7 @@ UNARY(log, logf(x))
 UNARY(sqrt, sqrtf(x))
 UNARY(relu, x > 0 ? x : 0)
 UNARY(step, x > 0 ? 1.0f : 0.0f)
-UNARY(gelu, x * normal_cdf(x))
+UNARY(gelu, x *normal_cdf(x))
 UNARY(gelu_slope, normal_cdf(x) + x * INV_SQRT_TWOPI * expf(-0.5f * x * x))
 
 dtr_status dtri_kernel_fill(const dtr_cpu_kernel *kernel, void *const *in, void *const *out,

@@ -1,5 +1,5 @@
-/* Kernels of neural networks: products, softmax, normalization, tables of rows, losses, dropout, and
- * the updates of parameters.  Products are OpenBLAS's, on one thread (see engine.c). */
+/* Kernels of neural networks: products, softmax, normalization, tables of rows, losses, dropout,
+ * and the updates of parameters.  Products are OpenBLAS's, on one thread (see engine.c). */
 #include <cblas.h>
 #include <math.h>
 #include <string.h>
@@ -192,8 +192,8 @@ static float unit_hash(uint64_t seed, int64_t place)
     return (float)((z ^ (z >> 31)) >> 40) * 0x1p-24f;
 }
 
-dtr_status dtri_kernel_dropout_mask(const dtr_cpu_kernel *kernel, void *const *in,
-                                    void *const *out, dtr_error *error)
+dtr_status dtri_kernel_dropout_mask(const dtr_cpu_kernel *kernel, void *const *in, void *const *out,
+                                    dtr_error *error)
 {
     const struct dtri_task *t = task_of(kernel);
     const uint32_t *half = in[0];
