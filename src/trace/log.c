@@ -101,6 +101,8 @@ static dtr_status look_up(struct log_reader *r, const char *name, uint32_t *out,
     int64_t id = dtri_intern_find(&r->names, name);
     if (id < 0)
         return bad(r, error, "no tensor has the name", name);
+    if (r->build.references[r->bound[id]] == 0)
+        return bad(r, error, "the tensor was released before:", name);
     *out = r->bound[id];
     return DTR_OK;
 }
@@ -265,6 +267,8 @@ static dtr_status read_mutated(struct log_reader *r, size_t n_args, size_t *out_
     json_t *list;
     TRY(list_field(r, "MUTATE", &list, error));
     *out_n = json_array_size(list);
+    if (*out_n == 0)
+        return bad(r, error, "MUTATE names no argument", NULL);
     if (!DTRI_RESERVE(r->outputs, r->cap_outputs, *out_n + 1) ||
         !DTRI_RESERVE(r->mutated, r->cap_mutated, *out_n + 1))
         return dtri_fail_nomem(error, "results of an operator");
@@ -313,7 +317,7 @@ static dtr_status read_mutate(struct log_reader *r, dtr_error *error)
 static dtr_status read_copy(struct log_reader *r, dtr_error *error)
 {
     const char *to;
-    uint32_t tensor;
+    uint32_t tensor = 0;
     TRY(text_field(r, "DST", &to, error));
     TRY(look_up_field(r, "SRC", &tensor, error));
     TRY(dtri_trace_add_step(&r->build, DTRI_STEP_RETAIN, tensor, error));
@@ -323,7 +327,7 @@ static dtr_status read_copy(struct log_reader *r, dtr_error *error)
 static dtr_status read_copy_from(struct log_reader *r, dtr_error *error)
 {
     const char *to;
-    uint32_t old, tensor;
+    uint32_t old = 0, tensor = 0;
     TRY(text_field(r, "DST", &to, error));
     TRY(look_up_field(r, "DST", &old, error));
     TRY(look_up_field(r, "SRC", &tensor, error));
