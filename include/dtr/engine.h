@@ -117,7 +117,7 @@ DTR_API dtr_array *dtr_parameter_full(dtr_engine *engine, dtr_shape shape, float
 DTR_API dtr_array *dtr_parameter_normal(dtr_engine *engine, dtr_shape shape, float deviation);
 /* All parameters in the order in which they were made. */
 DTR_API int dtr_engine_n_parameters(const dtr_engine *engine);
-DTR_API dtr_array *dtr_engine_parameter(const dtr_engine *engine, int index);
+DTR_API dtr_array *dtr_engine_parameter(dtr_engine *engine, int index);
 
 DTR_API dtr_shape dtr_array_shape(const dtr_array *array);
 DTR_API int64_t dtr_array_size(const dtr_array *array); /* number of elements */

@@ -19,6 +19,7 @@
 /* What was given on the command line, by row of the settings table; NULL: leave the environment. */
 struct given {
     const char *texts[MAX_SETTINGS];
+    bool flags[MAX_SETTINGS];
     bool force;
 };
 
@@ -28,8 +29,11 @@ static void make_table(struct dtri_option *table)
     int n = 0;
     for (; dtri_settings_table[n].name && n < MAX_SETTINGS; n++) {
         table[n] = dtri_settings_table[n];
-        if (table[n].type != DTRI_OPTION_FLAG)
-            table[n].type = DTRI_OPTION_TEXT;
+        if (table[n].type == DTRI_OPTION_FLAG) {
+            table[n].offset = offsetof(struct given, flags) + (size_t)n * sizeof(bool);
+            continue;
+        }
+        table[n].type = DTRI_OPTION_TEXT;
         table[n].offset = offsetof(struct given, texts) + (size_t)n * sizeof(char *);
     }
     table[n] = (struct dtri_option){.name = "force",
@@ -44,7 +48,7 @@ static dtr_status check(const struct given *given, dtr_error *error)
 {
     struct dtri_settings scratch = {0};
     for (int i = 0; dtri_settings_table[i].name; i++) {
-        if (!given->texts[i] || dtri_settings_table[i].type == DTRI_OPTION_FLAG)
+        if (!given->texts[i])
             continue;
         dtr_status status =
             dtri_option_set(&dtri_settings_table[i], &scratch, given->texts[i], error);
@@ -118,12 +122,9 @@ static void pass_on(int signal)
 static void start(char **command, const struct given *given)
 {
     for (int i = 0; dtri_settings_table[i].name; i++) {
-        if (dtri_settings_table[i].type == DTRI_OPTION_FLAG) {
-            if (*(const bool *)(const void *)&given->texts[i])
-                setenv(dtri_settings_table[i].environment, "1", 1);
-        } else if (given->texts[i]) {
-            setenv(dtri_settings_table[i].environment, given->texts[i], 1);
-        }
+        const char *text = given->flags[i] ? "1" : given->texts[i];
+        if (text)
+            setenv(dtri_settings_table[i].environment, text, 1);
     }
     execvp(command[0], command);
     int why = errno;

@@ -356,7 +356,7 @@ static dtr_status run_new(dtr_runtime *rt, const dtr_call *call, bool constant, 
 
 dtr_status dtr_run(dtr_runtime *rt, const dtr_call *call, dtr_tensor *out_tensors, dtr_error *error)
 {
-    uint32_t op;
+    uint32_t op = DTRI_NONE;
     dtr_status status = check_call(rt, call, error);
     if (status != DTR_OK) {
         if (call->payload_free)
@@ -376,7 +376,7 @@ dtr_status dtr_run(dtr_runtime *rt, const dtr_call *call, dtr_tensor *out_tensor
 dtr_status dtr_constant(dtr_runtime *rt, int64_t bytes, dtr_tensor *out_tensor, void **out_data,
                         dtr_error *error)
 {
-    uint32_t op;
+    uint32_t op = DTRI_NONE;
     if (bytes < 0)
         return dtri_fail(error, DTR_E_INVALID, 0, "a constant has a size of %lld",
                          (long long)bytes);
@@ -465,7 +465,7 @@ static dtr_status require(dtr_runtime *rt, dtr_tensor tensor, uint32_t *out_slot
 
 dtr_status dtr_require(dtr_runtime *rt, dtr_tensor tensor, dtr_error *error)
 {
-    uint32_t slot;
+    uint32_t slot = DTRI_NONE;
     dtr_status status = require(rt, tensor, &slot, error);
     self_check(rt);
     return status;
@@ -473,7 +473,7 @@ dtr_status dtr_require(dtr_runtime *rt, dtr_tensor tensor, dtr_error *error)
 
 dtr_status dtr_pin(dtr_runtime *rt, dtr_tensor tensor, void **out_data, dtr_error *error)
 {
-    uint32_t slot;
+    uint32_t slot = DTRI_NONE;
     dtr_status status = require(rt, tensor, &slot, error);
     if (status == DTR_OK) {
         uint32_t storage = rt->tensors[slot].storage;
@@ -568,7 +568,7 @@ static void become_constant(dtr_runtime *rt, uint32_t tensor)
 
 dtr_status dtr_make_constant(dtr_runtime *rt, dtr_tensor tensor, dtr_error *error)
 {
-    uint32_t slot;
+    uint32_t slot = DTRI_NONE;
     dtr_status status = require(rt, tensor, &slot, error);
     if (status != DTR_OK)
         return status;

@@ -1,184 +1,143 @@
-/* Optimizers: one operator for each parameter, whose outputs become constants.
+/* Optimizers.
  *
- * An update stands for one in place, and is done by copy on write: the operator makes the new
- * parameter and state, which are then made constants, so that nothing before them is needed to keep
- * them; the old ones go as soon as no gradient is left that may have to be replayed from them.  The
- * gradient of each parameter is dropped right after its update. */
-#include <math.h>
-#include <string.h>
-
-#include "base/alloc.h"
+ * An update is one operator that stands for an in-place one: from a parameter, its state and its
+ * gradient it makes the new parameter and the new state.  Each of them is then made a constant,
+ * which cuts it off from its history: the runtime can forget the whole step. */
 #include "engine/kernels.h"
 
-const struct dtri_op dtri_op_sgd = {"sgd", dtri_kernel_sgd, NULL, .mutates = true};
-const struct dtri_op dtri_op_adam = {"adam", dtri_kernel_adam, NULL, .mutates = true};
+#include <math.h>
 
-/* --- making ----------------------------------------------------------------------------------- */
+#include "base/alloc.h"
 
-static dtr_optimizer *optimizer_new(dtr_engine *e, const dtr_optimizer *values)
+#define MAX_STATE 2
+
+static const struct dtri_op op_sgd = {.name = "sgd", .kernel = dtri_kernel_sgd, .mutates = true};
+static const struct dtri_op op_adam = {.name = "adam", .kernel = dtri_kernel_adam, .mutates = true};
+
+/* --- making and freeing ----------------------------------------------------------------------- */
+
+static dtr_optimizer *new_optimizer(dtr_engine *e, const struct dtri_op *op, int n_state,
+                                    const struct dtri_params *p)
 {
     dtr_optimizer *optimizer = dtri_calloc(1, sizeof *optimizer);
     if (!optimizer) {
-        dtri_engine_fail(e, DTR_E_NOMEM, "no memory for an optimizer");
+        dtri_engine_fail(e, DTR_E_NOMEM, "out of memory for an optimizer");
         return &e->failed_optimizer;
     }
-    *optimizer = *values;
     optimizer->engine = e;
+    optimizer->op = op;
+    optimizer->n_state = n_state;
+    optimizer->p = *p;
     optimizer->next = e->optimizers;
-    e->optimizers = optimizer;
-    return optimizer;
+    return e->optimizers = optimizer;
 }
 
-/* Zeros, as many as the parameter has. */
-static dtr_array *zeros_like(dtr_engine *e, const dtr_array *parameter)
+dtr_optimizer *dtr_optimizer_sgd(dtr_engine *e, float rate, float momentum)
 {
-    float *values = dtri_calloc((size_t)dtri_shape_size(&parameter->shape), sizeof *values);
-    if (!values) {
-        dtri_engine_fail(e, DTR_E_NOMEM, "no memory for an optimizer's state");
-        return dtri_failed(e);
-    }
-    dtr_array *a = dtr_array_keep(dtri_array_constant(e, parameter->shape, false, values));
-    dtri_free(values);
-    return a;
+    struct dtri_params p = {.sgd = {rate, momentum}};
+    return new_optimizer(e, &op_sgd, momentum != 0, &p);
 }
 
-static void make_state(dtr_optimizer *o)
+dtr_optimizer *dtr_optimizer_adam(dtr_engine *e, float rate, float beta1, float beta2,
+                                  float epsilon)
 {
-    dtr_engine *e = o->engine;
-    int n = (int)e->n_parameters;
-    if (o->n_parameters == n || !dtri_engine_ok(e))
-        return;
-    if (o->n_parameters) {
-        dtri_engine_fail(e, DTR_E_STATE, "parameters were added after the optimizer's first step");
-        return;
-    }
-    o->state = dtri_calloc((size_t)(n * o->n_state), sizeof *o->state);
-    if (!o->state) {
-        dtri_engine_fail(e, DTR_E_NOMEM, "no memory for an optimizer's state");
-        return;
-    }
-    o->n_parameters = n;
-    for (int i = 0; i < n * o->n_state; i++)
-        o->state[i] = zeros_like(e, e->parameters[i / o->n_state]);
+    struct dtri_params p = {
+        .adam = {.rate = rate, .beta1 = beta1, .beta2 = beta2, .epsilon = epsilon}};
+    return new_optimizer(e, &op_adam, 2, &p);
 }
 
-/* --- one parameter ---------------------------------------------------------------------------- */
+/* --- updating --------------------------------------------------------------------------------- */
 
-/* Gives `a` the tensor of `fresh`, as a constant. */
-static void replace(dtr_engine *e, dtr_array *a, dtr_array *fresh)
+/* State for the parameters that came since the last step. */
+static bool make_state(dtr_optimizer *optimizer)
 {
+    dtr_engine *e = optimizer->engine;
+    size_t need = e->n_parameters * (size_t)optimizer->n_state;
+    if (!DTRI_RESERVE(optimizer->state, optimizer->cap_state, need)) {
+        dtri_engine_fail(e, DTR_E_NOMEM, "out of memory for the optimizer's state");
+        return false;
+    }
+    while (optimizer->len_state < need && dtri_engine_ok(e)) {
+        dtr_array *parameter = e->parameters[optimizer->len_state / (size_t)optimizer->n_state];
+        dtr_array *zeros = dtr_array_keep(dtr_array_full(e, parameter->shape, 0));
+        optimizer->state[optimizer->len_state++] = zeros;
+    }
+    return dtri_engine_ok(e);
+}
+
+/* Puts the tensor of `fresh` in the place of an array's own, as a constant, and drops `fresh`. */
+static void replace(dtr_array *a, dtr_array *fresh)
+{
+    dtr_engine *e = a->engine;
     dtr_error error = {0};
     if (!dtri_engine_ok(e))
         return;
-    if (dtr_make_constant(e->runtime, fresh->tensor, &error) != DTR_OK) {
+    if (dtr_make_constant(e->runtime, fresh->tensor, &error) != DTR_OK)
         dtri_engine_fail_with(e, &error);
-        return;
-    }
     dtr_tensor old = a->tensor;
     a->tensor = fresh->tensor;
     fresh->tensor = old;
     dtri_array_free(fresh);
 }
 
-/* The operator takes parameter, state and gradient, and gives the new parameter and state. */
-static void update(dtr_optimizer *o, const struct dtri_op *op, dtr_array *parameter,
-                   dtr_array **state, dtr_array *grad)
+static void update_one(dtr_optimizer *optimizer, size_t i, dtr_array *grad)
 {
-    dtr_engine *e = o->engine;
-    dtr_array *in[DTRI_MAX_OPERANDS] = {parameter}, *out[DTRI_MAX_OPERANDS];
-    dtr_shape shapes[DTRI_MAX_OPERANDS];
-    bool taping = e->taping;
-    int n = 1 + o->n_state;
-    for (int i = 0; i < n; i++) {
-        shapes[i] = parameter->shape;
-        if (i > 0)
-            in[i] = state[i - 1];
+    dtr_engine *e = optimizer->engine;
+    dtr_array *in[MAX_STATE + 2], *out[MAX_STATE + 1];
+    dtr_shape shapes[MAX_STATE + 1];
+    int n_state = optimizer->n_state;
+    for (int k = 0; k <= n_state; k++) {
+        in[k] = k ? optimizer->state[i * (size_t)n_state + (size_t)k - 1] : e->parameters[i];
+        shapes[k] = in[k]->shape;
     }
-    in[n] = grad;
-    e->taping = false;
-    dtri_apply(e, op, &o->p, in, n + 1, shapes, n, out);
-    e->taping = taping;
-    for (int i = 0; i < n; i++)
-        replace(e, in[i], out[i]);
+    in[n_state + 1] = grad;
+    dtri_apply(e, optimizer->op, &optimizer->p, in, n_state + 2, shapes, n_state + 1, out);
+    for (int k = 0; k <= n_state; k++)
+        replace(in[k], out[k]);
 }
 
-static void update_sgd(dtr_optimizer *o, dtr_array *parameter, dtr_array **state, dtr_array *grad)
+static bool check_grads(dtr_engine *e, dtr_array *const *grads)
 {
-    update(o, &dtri_op_sgd, parameter, state, grad);
-}
-
-static void update_adam(dtr_optimizer *o, dtr_array *parameter, dtr_array **state, dtr_array *grad)
-{
-    o->p.adam.correction1 = (float)(1 - pow(o->p.adam.beta1, (double)o->step));
-    o->p.adam.correction2 = (float)(1 - pow(o->p.adam.beta2, (double)o->step));
-    update(o, &dtri_op_adam, parameter, state, grad);
-}
-
-dtr_optimizer *dtr_optimizer_sgd(dtr_engine *e, float rate, float momentum)
-{
-    return optimizer_new(e, &(dtr_optimizer){
-                                .update = update_sgd,
-                                .n_state = momentum != 0 ? 1 : 0,
-                                .p = {.sgd = {rate, momentum}},
-                            });
-}
-
-dtr_optimizer *dtr_optimizer_adam(dtr_engine *e, float rate, float beta1, float beta2,
-                                  float epsilon)
-{
-    return optimizer_new(e, &(dtr_optimizer){
-                                .update = update_adam,
-                                .n_state = 2,
-                                .p = {.adam = {rate, beta1, beta2, epsilon}},
-                            });
-}
-
-/* --- all parameters --------------------------------------------------------------------------- */
-
-static bool fits(dtr_engine *e, int i, const dtr_array *grad)
-{
-    if (dtri_engine_ok(e) &&
-        (grad->integers || !dtri_shape_equal(&grad->shape, &e->parameters[i]->shape)))
-        dtri_engine_fail(e, DTR_E_INVALID, "gradient %d does not have the shape of its parameter",
-                         i);
+    for (size_t i = 0; i < e->n_parameters && dtri_engine_ok(e); i++)
+        if (!dtri_shape_equal(&grads[i]->shape, &e->parameters[i]->shape))
+            dtri_engine_fail(e, DTR_E_INVALID, "gradient %zu has another shape than its parameter",
+                             i);
     return dtri_engine_ok(e);
 }
 
-/* Updates all; with `taken`, drops each gradient when it was used. */
-static void update_all(dtr_optimizer *o, dtr_array *const *grads, bool taken)
+static void set_correction(struct dtri_params *p, int64_t step)
 {
-    dtr_engine *e = o->engine;
-    make_state(o);
-    o->step++;
+    p->adam.correction1 = (float)(1 - pow(p->adam.beta1, (double)step));
+    p->adam.correction2 = (float)(1 - pow(p->adam.beta2, (double)step));
+}
+
+dtr_status dtr_optimizer_update(dtr_optimizer *optimizer, dtr_array *const *grads)
+{
+    dtr_engine *e = optimizer->engine;
+    if (!dtri_engine_ok(e) || !check_grads(e, grads) || !make_state(optimizer))
+        return e->error.status;
     dtr_mark_emit(e->runtime, DTR_MARK_OPTIMIZER, DTR_NONE, DTR_NONE);
-    for (int i = 0; i < o->n_parameters && fits(e, i, grads[i]); i++) {
-        o->update(o, e->parameters[i], o->state + i * o->n_state, grads[i]);
-        if (taken)
-            dtr_array_drop(grads[i]);
-    }
+    optimizer->step++;
+    if (optimizer->op == &op_adam)
+        set_correction(&optimizer->p, optimizer->step);
+    for (size_t i = 0; i < e->n_parameters && dtri_engine_ok(e); i++)
+        update_one(optimizer, i, grads[i]);
+    return e->error.status;
 }
 
-dtr_status dtr_optimizer_update(dtr_optimizer *o, dtr_array *const *grads)
+dtr_status dtr_optimizer_step(dtr_optimizer *optimizer, dtr_array *loss)
 {
-    if (dtri_engine_ok(o->engine))
-        update_all(o, grads, false);
-    return o->engine->error.status;
-}
-
-dtr_status dtr_optimizer_step(dtr_optimizer *o, dtr_array *loss)
-{
-    dtr_engine *e = o->engine;
+    dtr_engine *e = optimizer->engine;
     if (!dtri_engine_ok(e))
         return e->error.status;
-    int n = (int)e->n_parameters;
-    dtr_array **grads = dtri_calloc((size_t)n, sizeof *grads);
+    dtr_array **grads = dtri_calloc(e->n_parameters + 1, sizeof *grads);
     if (!grads) {
-        dtri_engine_fail(e, DTR_E_NOMEM, "no memory for gradients");
+        dtri_engine_fail(e, DTR_E_NOMEM, "out of memory for gradients");
         return e->error.status;
     }
     dtr_scope_enter(e);
-    if (dtr_grad(loss, e->parameters, n, grads, false) == DTR_OK)
-        update_all(o, grads, true);
+    dtr_grad(loss, e->parameters, (int)e->n_parameters, grads, false);
+    dtr_optimizer_update(optimizer, grads);
     dtr_scope_leave(e, NULL);
     dtri_free(grads);
     return e->error.status;

@@ -166,8 +166,10 @@ void dtri_classes_returned(struct dtri_classes *c, struct dtri_graph *g, uint32_
 {
     if (c->failed)
         return;
-    assert(c->members[storage].class);
-    change_value(c, c->members[storage].class, -g->storages[storage].local_cost);
+    uint32_t class = c->members[storage].class;
+    assert(class);
+    if (c->classes[class].n > 1) /* nobody looks at the value of a class that ends here */
+        change_value(c, class, -g->storages[storage].local_cost);
     leave(c, storage);
 }
 

@@ -208,7 +208,7 @@ static dtr_status read_pragma(struct dtri_store *store, const char *sql, int64_t
 
 static dtr_status check_header(struct dtri_store *store, dtr_error *error)
 {
-    int64_t application, version;
+    int64_t application = 0, version = 0;
     dtr_status status = read_pragma(store, "PRAGMA application_id", &application, error);
     if (status == DTR_OK)
         status = read_pragma(store, "PRAGMA user_version", &version, error);

@@ -244,8 +244,8 @@ static dtr_status read_block(struct rebuild *b, size_t *at, size_t *out_inputs, 
 
 static dtr_status add_operator(struct rebuild *b, size_t *at, dtr_error *error)
 {
-    size_t n_inputs, n_outputs;
-    uint32_t first;
+    size_t n_inputs = 0, n_outputs = 0;
+    uint32_t first = 0;
     const int64_t *op = fields(b, &b->items[*at]);
     dtr_status status = read_block(b, at, &n_inputs, &n_outputs, error);
     if (status != DTR_OK)
