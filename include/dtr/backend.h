@@ -1,8 +1,9 @@
 /* The device seam: all that a runtime knows about the place where operators run.
  *
  * A backend is a filled-in struct of functions.  All calls come from the thread that uses the
- * runtime, one at a time, and must not call back into the runtime.  Pointers returned by `alloc` are
- * the backend's; the runtime hands them back to `run` and `free` and never looks through them. */
+ * runtime, one at a time, and must not call back into the runtime.  Pointers returned by `alloc`
+ * are the backend's; the runtime hands them back to `run` and `free` and never looks through them.
+ */
 #ifndef DTR_BACKEND_H
 #define DTR_BACKEND_H
 
@@ -17,17 +18,17 @@ extern "C" {
 
 /* One execution of an operator. */
 typedef struct dtr_op_call {
-    int64_t op;       /* id, as in events */
-    int64_t name;     /* NAME id */
-    void *payload;    /* what the caller attached to the operator; borrowed */
-    int64_t cost_ns;  /* the operator's cost if it is known already, else DTR_NONE */
-    bool replay;      /* false on the first run */
+    int64_t op;      /* id, as in events */
+    int64_t name;    /* NAME id */
+    void *payload;   /* what the caller attached to the operator; borrowed */
+    int64_t cost_ns; /* the operator's cost if it is known already, else DTR_NONE */
+    bool replay;     /* false on the first run */
     int n_inputs;
     int n_outputs;
-    void *const *inputs;   /* data of each input's storage */
-    void *const *outputs;  /* data of each output's storage; a view's is that of the storage it views.
-                              An output that is resident already gets a scratch block, so writing
-                              all outputs is always right. */
+    void *const *inputs;  /* data of each input's storage */
+    void *const *outputs; /* data of each output's storage; a view's is that of the storage it
+                             views. An output that is resident already gets a scratch block, so
+                             writing all outputs is always right. */
 } dtr_op_call;
 
 typedef struct dtr_backend {

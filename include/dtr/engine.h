@@ -17,14 +17,14 @@
  * and every gradient has a gradient.  Results do not depend on what was evicted, to the last bit.
  *
  * Ownership.  An array belongs to the innermost scope that was open when it was made, and goes when
- * that scope is left, unless dtr_scope_leave hands it out or dtr_array_keep takes it.  Constants and
- * parameters made outside of all scopes go with the engine.  A gradient that is still to be computed
- * holds what it needs by itself.  Leave scopes early (one per layer): what no scope and no gradient
- * holds can be forgotten by the runtime.
+ * that scope is left, unless dtr_scope_leave hands it out or dtr_array_keep takes it.  Constants
+ * and parameters made outside of all scopes go with the engine.  A gradient that is still to be
+ * computed holds what it needs by itself.  Leave scopes early (one per layer): what no scope and no
+ * gradient holds can be forgotten by the runtime.
  *
  * Errors stick: the first one is kept, from then on nothing is computed, and every function returns
- * an array that stands for "failed" and may be passed on like any other; none is ever NULL.  Look at
- * dtr_engine_status once a step.  Engine functions do not print, exit or abort.
+ * an array that stands for "failed" and may be passed on like any other; none is ever NULL.  Look
+ * at dtr_engine_status once a step.  Engine functions do not print, exit or abort.
  *
  * Shapes have up to 4 dimensions, row-major; axes count from 0, or from the end when negative.  Two
  * operands of add, sub, mul and div are broadcast as in NumPy.
@@ -76,8 +76,8 @@ DTR_API void dtr_engine_options_init(dtr_engine_options *options);
 /* NULL options: the defaults.  Opens a session: DTR_BUDGET, DTR_RECORD and so on apply. */
 DTR_API dtr_status dtr_engine_open(const dtr_engine_options *options, dtr_engine **out_engine,
                                    dtr_error *error);
-/* Frees everything that was made with the engine.  Returns the failure of closing the record, if any;
- * the engine is gone in any case.  Accepts NULL. */
+/* Frees everything that was made with the engine.  Returns the failure of closing the record, if
+ * any; the engine is gone in any case.  Accepts NULL. */
 DTR_API dtr_status dtr_engine_close(dtr_engine *engine, dtr_error *error);
 
 /* DTR_OK, or the first failure; *out_error (optional) is its sentence. */
@@ -189,10 +189,10 @@ DTR_API dtr_array *dtr_dropout_seed(dtr_engine *engine);
 
 /* --- gradients -------------------------------------------------------------------------------- */
 
-/* Gradients of a scalar with respect to n arrays, each of its array's shape; zeros where `loss` does
- * not depend on it.  Releases what the forward pass kept as it goes, so a second gradient through
- * the same operators fails with DTR_E_STATE; unless `create_graph`, which keeps all and makes the
- * gradients themselves something that has gradients. */
+/* Gradients of a scalar with respect to n arrays, each of its array's shape; zeros where `loss`
+ * does not depend on it.  Releases what the forward pass kept as it goes, so a second gradient
+ * through the same operators fails with DTR_E_STATE; unless `create_graph`, which keeps all and
+ * makes the gradients themselves something that has gradients. */
 DTR_API dtr_status dtr_grad(dtr_array *loss, dtr_array *const *arrays, int n, dtr_array **out_grads,
                             bool create_graph);
 /* An array with the same values through which no gradient flows. */

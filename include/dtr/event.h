@@ -1,15 +1,15 @@
 /* The vocabulary of events: what a runtime tells about itself, and the sink that it tells it to.
  *
- * One list (DTR_EVENT_KINDS and a DTR_FIELDS_* list for each kind) yields the enum, the structs, the
- * table that describes them at run time, the columns of the store and the names in exports.  An
+ * One list (DTR_EVENT_KINDS and a DTR_FIELDS_* list for each kind) yields the enum, the structs,
+ * the table that describes them at run time, the columns of the store and the names in exports.  An
  * event is a fact: statistics, intervals and pictures are computed from events and never emitted.
  *
- * Every field is a signed 64-bit integer, or a double where the list says REAL.  DTR_NONE (-1) means
- * "there is none".  Units: NS nanoseconds, BYTES, ID (unique within the run, never reused), NAME (an
- * id given by the sink's `name` call), COUNT, CODE (an enum below), REAL.
+ * Every field is a signed 64-bit integer, or a double where the list says REAL.  DTR_NONE (-1)
+ * means "there is none".  Units: NS nanoseconds, BYTES, ID (unique within the run, never reused),
+ * NAME (an id given by the sink's `name` call), COUNT, CODE (an enum below), REAL.
  *
- * Time: `ts_ns` is the clock of the backend (monotonic host time of a real run, the logical clock of
- * a simulation).  Events of one runtime are totally ordered by `seq`; a span has the time of its
+ * Time: `ts_ns` is the clock of the backend (monotonic host time of a real run, the logical clock
+ * of a simulation).  Events of one runtime are totally ordered by `seq`; a span has the time of its
  * begin and is emitted at its end, so `ts_ns` alone does not rise strictly. */
 #ifndef DTR_EVENT_H
 #define DTR_EVENT_H
@@ -166,8 +166,8 @@ typedef enum dtr_eviction_reason {
 } dtr_eviction_reason;
 
 typedef enum dtr_mark {
-    DTR_MARK_ITERATION = 0,  /* a training step begins; value is its number */
-    DTR_MARK_FORWARD = 1,    /* the phases last until the next phase or iteration mark */
+    DTR_MARK_ITERATION = 0, /* a training step begins; value is its number */
+    DTR_MARK_FORWARD = 1,   /* the phases last until the next phase or iteration mark */
     DTR_MARK_BACKWARD = 2,
     DTR_MARK_OPTIMIZER = 3,
     DTR_MARK_RANGE_BEGIN = 4, /* a named range of the program; ranges nest */
@@ -183,13 +183,13 @@ typedef enum dtr_overhead_part {
 } dtr_overhead_part;
 
 /* struct dtr_event_eviction and so on: the fields of each kind, in list order. */
-#define DTR_FIELD_TYPE_NS int64_t
-#define DTR_FIELD_TYPE_BYTES int64_t
-#define DTR_FIELD_TYPE_ID int64_t
-#define DTR_FIELD_TYPE_NAME int64_t
-#define DTR_FIELD_TYPE_COUNT int64_t
-#define DTR_FIELD_TYPE_CODE int64_t
-#define DTR_FIELD_TYPE_REAL double
+#define DTR_FIELD_TYPE_NS                     int64_t
+#define DTR_FIELD_TYPE_BYTES                  int64_t
+#define DTR_FIELD_TYPE_ID                     int64_t
+#define DTR_FIELD_TYPE_NAME                   int64_t
+#define DTR_FIELD_TYPE_COUNT                  int64_t
+#define DTR_FIELD_TYPE_CODE                   int64_t
+#define DTR_FIELD_TYPE_REAL                   double
 #define DTR_FIELD_MEMBER(name, unit, meaning) DTR_FIELD_TYPE_##unit name;
 #define DTR_KIND_STRUCT(NAME, name, number, meaning)                                               \
     typedef struct dtr_event_##name {                                                              \

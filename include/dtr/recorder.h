@@ -1,10 +1,10 @@
 /* The recorder: takes events from runtimes on any threads into one database.
  *
  * Each sink has a ring of its own, written by the thread that uses the runtime and drained by one
- * writer thread, which packs events and commits them at least once a second.  Emitting takes no lock
- * and allocates nothing.  What is committed survives a kill.  A full ring either makes the program
- * wait (the default) or drops events; events that are lost, for that or for a full disk, are counted
- * and the count is in the file.  After a fork the child records nothing. */
+ * writer thread, which packs events and commits them at least once a second.  Emitting takes no
+ * lock and allocates nothing.  What is committed survives a kill.  A full ring either makes the
+ * program wait (the default) or drops events; events that are lost, for that or for a full disk,
+ * are counted and the count is in the file.  After a fork the child records nothing. */
 #ifndef DTR_RECORDER_H
 #define DTR_RECORDER_H
 
@@ -30,18 +30,18 @@ typedef struct dtr_recorder_output {
 } dtr_recorder_output;
 
 typedef struct dtr_recorder_options {
-    size_t size;              /* set by dtr_recorder_options_init */
-    int64_t ring_events;      /* slots of one ring, a power of two; default 65536 */
-    bool drop_when_full;      /* rather than wait */
+    size_t size;                /* set by dtr_recorder_options_init */
+    int64_t ring_events;        /* slots of one ring, a power of two; default 65536 */
+    bool drop_when_full;        /* rather than wait */
     int64_t commit_interval_ns; /* default 1 s */
 } dtr_recorder_options;
 
 typedef struct dtr_recorder_stats {
-    int64_t events;        /* handed to the output */
-    int64_t lost_ring;     /* dropped because a ring was full */
-    int64_t lost_output;   /* lost because the output failed */
-    int64_t record_ns;     /* on the programs' threads, estimated from a sample of the events */
-    dtr_status status;     /* DTR_OK, or why the output failed */
+    int64_t events;      /* handed to the output */
+    int64_t lost_ring;   /* dropped because a ring was full */
+    int64_t lost_output; /* lost because the output failed */
+    int64_t record_ns;   /* on the programs' threads, estimated from a sample of the events */
+    dtr_status status;   /* DTR_OK, or why the output failed */
     char why[DTR_ERROR_TEXT_BYTES];
 } dtr_recorder_stats;
 

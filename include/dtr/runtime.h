@@ -2,16 +2,16 @@
  *
  * A program calls operators and holds tensors; the runtime keeps the bytes of storages within the
  * budget by evicting some and replaying the operators that made them when they are needed again
- * (Kirisame et al., "Dynamic Tensor Rematerialization", ICLR 2021).  A live run and a simulation use
- * this same code; they differ in the backend.
+ * (Kirisame et al., "Dynamic Tensor Rematerialization", ICLR 2021).  A live run and a simulation
+ * use this same code; they differ in the backend.
  *
- * Words.  A storage owns bytes and is what gets evicted; tensors are views on it, its root tensor is
- * the one made first.  An operator has inputs and several outputs and is pure.  An external
+ * Words.  A storage owns bytes and is what gets evicted; tensors are views on it, its root tensor
+ * is the one made first.  An operator has inputs and several outputs and is pure.  An external
  * reference is the program's hold on a tensor; a tensor starts with one.  A pin keeps a storage
  * resident.  A constant has no operator to replay and is never evicted.
  *
- * Handles.  A dtr_tensor is a number, not a pointer: using one after its last reference went and its
- * metadata was reclaimed gives DTR_E_INVALID, never a crash.
+ * Handles.  A dtr_tensor is a number, not a pointer: using one after its last reference went and
+ * its metadata was reclaimed gives DTR_E_INVALID, never a crash.
  *
  * Threads: one runtime belongs to one thread at a time; different runtimes are independent.
  *
@@ -39,25 +39,26 @@ typedef uint64_t dtr_tensor;
 
 /* What happens to a storage whose last external reference goes. */
 typedef enum dtr_deallocation {
-    DTR_DEALLOCATE_EAGER = 0, /* evicted at once if resident and not pinned; can be replayed */
-    DTR_DEALLOCATE_IGNORE = 1,/* nothing: the heuristic finds it in time */
-    DTR_DEALLOCATE_BANISH = 2,/* freed for good once no dependant is evicted; its children are pinned */
+    DTR_DEALLOCATE_EAGER = 0,  /* evicted at once if resident and not pinned; can be replayed */
+    DTR_DEALLOCATE_IGNORE = 1, /* nothing: the heuristic finds it in time */
+    DTR_DEALLOCATE_BANISH =
+        2, /* freed for good once no dependant is evicted; its children are pinned */
 } dtr_deallocation;
 
 typedef struct dtr_runtime_options {
-    size_t size;              /* set by dtr_runtime_options_init */
+    size_t size;                /* set by dtr_runtime_options_init */
     const dtr_backend *backend; /* borrowed until the runtime is freed; not NULL */
-    const dtr_sink *sink;     /* borrowed likewise; NULL: no events */
-    dtr_selector *selector;   /* taken, also when dtr_runtime_new fails; NULL only without a budget */
-    int64_t budget_bytes;     /* DTR_NONE: no limit */
+    const dtr_sink *sink;       /* borrowed likewise; NULL: no events */
+    dtr_selector *selector; /* taken, also when dtr_runtime_new fails; NULL only without a budget */
+    int64_t budget_bytes;   /* DTR_NONE: no limit */
     dtr_deallocation deallocation;
-    int64_t remat_limit_ns;   /* DTR_E_THRASHED once replays cost more than this; DTR_NONE: never */
-    bool reclaim;             /* forget operators and tensors that nothing can ask for any more, and
-                                 free constants without references.  A program that runs for long
-                                 needs it; the published simulator does not do it. */
-    bool allow_overshoot;     /* run an operator that does not fit although nothing is evictable,
-                                 and report it, rather than fail */
-    int decision_candidates;  /* candidate events per decision beside the victim; default 5 */
+    int64_t remat_limit_ns;  /* DTR_E_THRASHED once replays cost more than this; DTR_NONE: never */
+    bool reclaim;            /* forget operators and tensors that nothing can ask for any more, and
+                                free constants without references.  A program that runs for long
+                                needs it; the published simulator does not do it. */
+    bool allow_overshoot;    /* run an operator that does not fit although nothing is evictable,
+                                and report it, rather than fail */
+    int decision_candidates; /* candidate events per decision beside the victim; default 5 */
 } dtr_runtime_options;
 
 /* Defaults: eager, no budget, no limit, no reclaiming. */
@@ -67,8 +68,8 @@ DTR_API dtr_status dtr_runtime_new(const dtr_runtime_options *options, dtr_runti
 /* Frees all storages that are left, through the backend.  Accepts NULL. */
 DTR_API void dtr_runtime_free(dtr_runtime *runtime);
 
-/* A NAME id for an operator, phase or range; equal texts give equal ids.  DTR_NONE when the host has
- * no memory left. */
+/* A NAME id for an operator, phase or range; equal texts give equal ids.  DTR_NONE when the host
+ * has no memory left. */
 DTR_API int64_t dtr_runtime_name(dtr_runtime *runtime, const char *text);
 
 /* A constant of `bytes` bytes: allocated within the budget, pinned, with one reference.  *out_data
@@ -77,20 +78,21 @@ DTR_API dtr_status dtr_constant(dtr_runtime *runtime, int64_t bytes, dtr_tensor 
                                 void **out_data, dtr_error *error);
 
 typedef struct dtr_output {
-    int64_t bytes;  /* size of the new storage; 0 for a view */
-    int view_of;    /* index of the input that it is a view of, or -1 for a storage of its own */
+    int64_t bytes; /* size of the new storage; 0 for a view */
+    int view_of;   /* index of the input that it is a view of, or -1 for a storage of its own */
 } dtr_output;
 
 typedef struct dtr_call {
-    int64_t name;   /* from dtr_runtime_name */
-    int64_t cost_ns;/* known cost (simulation), or DTR_NONE: what the backend reports on the first run */
-    void *payload;  /* for the backend; kept until the operator is dropped */
+    int64_t name;    /* from dtr_runtime_name */
+    int64_t cost_ns; /* known cost (simulation), or DTR_NONE: what the backend reports on the first
+                        run */
+    void *payload;   /* for the backend; kept until the operator is dropped */
     void (*payload_free)(void *payload); /* called once with payload; may be NULL */
-    bool mutates;   /* the operator stands for an in-place one */
+    bool mutates;                        /* the operator stands for an in-place one */
     int n_inputs;
-    int n_outputs;  /* at least 1 */
-    const dtr_tensor *inputs;   /* borrowed for the call; an input may occur several times */
-    const dtr_output *outputs;  /* borrowed for the call */
+    int n_outputs;             /* at least 1 */
+    const dtr_tensor *inputs;  /* borrowed for the call; an input may occur several times */
+    const dtr_output *outputs; /* borrowed for the call */
 } dtr_call;
 
 /* Calls an operator: brings back missing inputs, evicts until its outputs fit, runs it.  On success
@@ -111,18 +113,18 @@ DTR_API dtr_status dtr_pin(dtr_runtime *runtime, dtr_tensor tensor, void **out_d
 DTR_API dtr_status dtr_unpin(dtr_runtime *runtime, dtr_tensor tensor);
 /* Evicts a tensor's storage now; DTR_E_STATE if it is pinned, in use, or a constant. */
 DTR_API dtr_status dtr_evict(dtr_runtime *runtime, dtr_tensor tensor);
-/* Brings a tensor back and turns its storage into a constant: pinned for ever, its operators dropped,
- * so that what they needed can go.  For parameters after an optimizer step.  DTR_E_STATE when other
- * views of the storage are in use. */
+/* Brings a tensor back and turns its storage into a constant: pinned for ever, its operators
+ * dropped, so that what they needed can go.  For parameters after an optimizer step.  DTR_E_STATE
+ * when other views of the storage are in use. */
 DTR_API dtr_status dtr_make_constant(dtr_runtime *runtime, dtr_tensor tensor, dtr_error *error);
 
 typedef struct dtr_tensor_info {
-    int64_t tensor;      /* id, as in events */
+    int64_t tensor; /* id, as in events */
     int64_t storage;
-    int64_t bytes;       /* of the storage */
-    int64_t references;  /* external, of this tensor */
-    bool resident;       /* its storage has its bytes */
-    bool defined;        /* and this tensor's own operator has run since */
+    int64_t bytes;      /* of the storage */
+    int64_t references; /* external, of this tensor */
+    bool resident;      /* its storage has its bytes */
+    bool defined;       /* and this tensor's own operator has run since */
     bool pinned;
     bool constant;
 } dtr_tensor_info;

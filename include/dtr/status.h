@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define DTR_API __attribute__((visibility("default")))
+#define DTR_API               __attribute__((visibility("default")))
 #define DTR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
 #define DTR_API

@@ -18,8 +18,8 @@ struct pass {
 
 /* Calls `visit` for every chunk of a kind; columns[0] is ts_ns, [1] seq, [2..] the fields. */
 static dtr_status each_chunk(struct pass *p, dtr_event_kind kind,
-                             dtr_status (*visit)(struct pass *, const int64_t *const *columns, int n,
-                                                 dtr_error *),
+                             dtr_status (*visit)(struct pass *, const int64_t *const *columns,
+                                                 int n, dtr_error *),
                              dtr_error *error)
 {
     struct dtri_store_reader *reader;
@@ -150,7 +150,8 @@ static dtr_status visit_out_of_memory(struct pass *p, const int64_t *const *c, i
     return DTR_OK;
 }
 
-/* --- the most re-made ----------------------------------------------------------------------------- */
+/* --- the most re-made
+ * ----------------------------------------------------------------------------- */
 
 static int by_replays(const void *a, const void *b)
 {
@@ -209,9 +210,12 @@ dtr_status dtri_stats_compute(struct dtri_store *store, const struct dtri_run *r
         dtr_event_kind kind;
         dtr_status (*visit)(struct pass *, const int64_t *const *, int, dtr_error *);
     } passes[] = {
-        {DTR_EVENT_OPERATOR_RUN, visit_runs},   {DTR_EVENT_ALLOCATION, visit_allocations},
-        {DTR_EVENT_EVICTION, visit_evictions},  {DTR_EVENT_FREEING, visit_freeings},
-        {DTR_EVENT_CHAIN, visit_chains},        {DTR_EVENT_DECISION, visit_decisions},
+        {DTR_EVENT_OPERATOR_RUN, visit_runs},
+        {DTR_EVENT_ALLOCATION, visit_allocations},
+        {DTR_EVENT_EVICTION, visit_evictions},
+        {DTR_EVENT_FREEING, visit_freeings},
+        {DTR_EVENT_CHAIN, visit_chains},
+        {DTR_EVENT_DECISION, visit_decisions},
         {DTR_EVENT_OUT_OF_MEMORY, visit_out_of_memory},
     };
     struct dtri_run_stats stats = {0};

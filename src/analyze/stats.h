@@ -9,10 +9,10 @@
 /* A tensor's operator that was replayed, and what that cost. */
 struct dtri_remade {
     int64_t op;
-    int64_t name;      /* NAME id */
-    int64_t tensor;    /* the one asked for most recently */
+    int64_t name;   /* NAME id */
+    int64_t tensor; /* the one asked for most recently */
     int64_t replays, cost_ns;
-    char text[96];     /* the operator's name */
+    char text[96]; /* the operator's name */
 };
 
 struct dtri_run_stats {

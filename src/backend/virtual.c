@@ -1,5 +1,5 @@
-/* The simulator's device: time is what the caller says an operator costs, and memory is a count that
- * the core keeps.  Without state, so that all runtimes on all threads share one. */
+/* The simulator's device: time is what the caller says an operator costs, and memory is a count
+ * that the core keeps.  Without state, so that all runtimes on all threads share one. */
 #include "base/error.h"
 #include "dtr/backend.h"
 #include "dtr/event.h"

@@ -1,4 +1,5 @@
-/* Host memory.  All library code allocates here, so that a test can make the Nth allocation fail. */
+/* Host memory.  All library code allocates here, so that a test can make the Nth allocation fail.
+ */
 #ifndef DTRI_BASE_ALLOC_H
 #define DTRI_BASE_ALLOC_H
 
@@ -6,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *dtri_malloc(size_t bytes);             /* NULL when there is none; bytes 0 gives a block */
+void *dtri_malloc(size_t bytes); /* NULL when there is none; bytes 0 gives a block */
 void *dtri_calloc(size_t n, size_t bytes);
 void *dtri_realloc(void *block, size_t bytes); /* on failure the old block stays */
-void dtri_free(void *block);                 /* accepts NULL */
+void dtri_free(void *block);                   /* accepts NULL */
 char *dtri_strdup(const char *text);
 
 /* Asked before every allocation of this thread; true makes it fail.  NULL: never.  For tests. */
@@ -22,8 +23,8 @@ void dtri_alloc_set_fault(dtri_alloc_fault fault, void *user);
     ((need) <= (cap) ||                                                                            \
      ((block) = dtri_grow((block), &(cap), (need), sizeof *(block)), (need) <= (cap)))
 
-/* What DTRI_RESERVE calls: the block, perhaps moved, with *capacity doubled until `need` elements of
- * `element` bytes fit; or the same block and capacity when there is no memory. */
+/* What DTRI_RESERVE calls: the block, perhaps moved, with *capacity doubled until `need` elements
+ * of `element` bytes fit; or the same block and capacity when there is no memory. */
 void *dtri_grow(void *block, size_t *capacity, size_t need, size_t element);
 
 #endif

@@ -57,8 +57,7 @@ int64_t dtri_intern(struct dtri_intern *table, const char *text, int *out_new)
         *out_new = !table->slots[slot];
     if (table->slots[slot])
         return table->slots[slot] - 1;
-    if (table->n >= UINT32_MAX - 1 ||
-        !DTRI_RESERVE(table->texts, table->cap, table->n + 1))
+    if (table->n >= UINT32_MAX - 1 || !DTRI_RESERVE(table->texts, table->cap, table->n + 1))
         return -1;
     char *copy = dtri_strdup(text);
     if (!copy)

@@ -95,8 +95,8 @@ static const struct dtri_option *find(const struct dtri_option *table, const cha
     return NULL;
 }
 
-dtr_status dtri_options_parse(const struct dtri_option *table, void *settings, int argc, char **argv,
-                              struct dtri_arguments *out, dtr_error *error)
+dtr_status dtri_options_parse(const struct dtri_option *table, void *settings, int argc,
+                              char **argv, struct dtri_arguments *out, dtr_error *error)
 {
     *out = (struct dtri_arguments){.positionals = argv + 1};
     for (int i = 1; i < argc; i++) {

@@ -21,11 +21,11 @@ enum dtri_option_type {
 };
 
 struct dtri_option {
-    const char *name; /* --name; NULL ends a table */
-    char letter;      /* -o, or 0 */
+    const char *name;     /* --name; NULL ends a table */
+    char letter;          /* -o, or 0 */
     const char *argument; /* its name in the help, NULL for flags */
     enum dtri_option_type type;
-    size_t offset;    /* of the value in the settings struct */
+    size_t offset; /* of the value in the settings struct */
     const char *help;
     const char *environment;    /* name of the variable, or NULL */
     const char *const *choices; /* NULL-terminated */
@@ -39,14 +39,14 @@ dtr_status dtri_option_set(const struct dtri_option *option, void *settings, con
 struct dtri_arguments {
     char **positionals; /* what is no option, in order; points into argv */
     int n_positionals;
-    char **rest;        /* after `--`, NULL-terminated; NULL without one */
-    bool help;          /* --help or -h was there */
+    char **rest; /* after `--`, NULL-terminated; NULL without one */
+    bool help;   /* --help or -h was there */
 };
 
 /* Parses argv[1..argc) against the table, reordering argv so that positionals stand together.
  * DTR_E_INVALID with a sentence for people on a bad one. */
-dtr_status dtri_options_parse(const struct dtri_option *table, void *settings, int argc, char **argv,
-                              struct dtri_arguments *out, dtr_error *error);
+dtr_status dtri_options_parse(const struct dtri_option *table, void *settings, int argc,
+                              char **argv, struct dtri_arguments *out, dtr_error *error);
 
 /* Prints the rows of a table, for --help. */
 

@@ -16,10 +16,10 @@ struct unit {
 };
 
 static const struct unit byte_units[] = {
-    {"", 1},           {"B", 1},          {"k", 0x1p10},    {"K", 0x1p10},   {"M", 0x1p20},
-    {"G", 0x1p30},     {"T", 0x1p40},     {"kiB", 0x1p10},  {"KiB", 0x1p10}, {"MiB", 0x1p20},
-    {"GiB", 0x1p30},   {"TiB", 0x1p40},   {"kB", 1e3},      {"KB", 1e3},     {"MB", 1e6},
-    {"GB", 1e9},       {"TB", 1e12},      {NULL, 0},
+    {"", 1},         {"B", 1},        {"k", 0x1p10},   {"K", 0x1p10},   {"M", 0x1p20},
+    {"G", 0x1p30},   {"T", 0x1p40},   {"kiB", 0x1p10}, {"KiB", 0x1p10}, {"MiB", 0x1p20},
+    {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},
+    {"GB", 1e9},     {"TB", 1e12},    {NULL, 0},
 };
 
 static const struct unit time_units[] = {
@@ -63,8 +63,8 @@ static dtr_status parse_quantity(const char *text, const struct unit *units, con
 dtr_status dtri_parse_bytes(const char *text, int64_t *out_bytes, dtr_error *error)
 {
     int64_t bytes;
-    dtr_status status = parse_quantity(text, byte_units, "size", "4024471660, 512MiB or 3.5GiB",
-                                       &bytes, error);
+    dtr_status status =
+        parse_quantity(text, byte_units, "size", "4024471660, 512MiB or 3.5GiB", &bytes, error);
     if (status != DTR_OK)
         return status;
     if (bytes < 1)
@@ -126,10 +126,11 @@ dtr_status dtri_parse_budget(const char *text, struct dtri_budget *out_budget, d
         budget.kind = DTRI_BUDGET_SQRT;
         status = parse_factor(text, "sqrt", 1, &budget.factor, error);
     } else if (dtri_parse_bytes(text, &budget.bytes, NULL) != DTR_OK) {
-        status = dtri_fail(error, DTR_E_INVALID, 0,
-                           "'%.64s' is no budget; write bytes (4024471660, 3.5GiB) or a share of the "
-                           "unlimited peak (40%%), above 0, or none",
-                           text);
+        status =
+            dtri_fail(error, DTR_E_INVALID, 0,
+                      "'%.64s' is no budget; write bytes (4024471660, 3.5GiB) or a share of the "
+                      "unlimited peak (40%%), above 0, or none",
+                      text);
     }
     if (status == DTR_OK)
         *out_budget = budget;

@@ -12,8 +12,8 @@ enum dtri_exit {
 
 struct dtri_command {
     const char *name;
-    const char *synopsis; /* the arguments, for the usage line */
-    const char *summary;  /* one line for `dtrscope help` */
+    const char *synopsis;              /* the arguments, for the usage line */
+    const char *summary;               /* one line for `dtrscope help` */
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit code */
 };
 

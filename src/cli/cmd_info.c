@@ -88,8 +88,8 @@ static dtr_status print_run(struct dtri_store *store, const struct dtri_run *run
     if (run->peak_bytes != DTRI_NULL)
         printf("  %-14s %s (%" PRId64 ")\n", "peak", dtri_format_bytes(run->peak_bytes, text),
                run->peak_bytes);
-    dtr_status status = print_query(
-        store, run->id, "SELECT reason, count FROM loss WHERE run = ?1", print_loss, error);
+    dtr_status status = print_query(store, run->id, "SELECT reason, count FROM loss WHERE run = ?1",
+                                    print_loss, error);
     if (status == DTR_OK)
         status = dtri_store_losses(store, run->id, &losses, error);
     if (status == DTR_OK && run->has_events == 1) {
@@ -98,10 +98,11 @@ static dtr_status print_run(struct dtri_store *store, const struct dtri_run *run
         else
             printf("  complete       %s\n", losses ? "no: see above" : "yes, no event was lost");
         puts("  events");
-        status = print_query(store, run->id,
-                             "SELECT kind, sum(n), sum(length(data)) FROM event_chunk WHERE run = ?1 "
-                             "GROUP BY kind ORDER BY kind",
-                             print_kind, error);
+        status =
+            print_query(store, run->id,
+                        "SELECT kind, sum(n), sum(length(data)) FROM event_chunk WHERE run = ?1 "
+                        "GROUP BY kind ORDER BY kind",
+                        print_kind, error);
     }
     if (status == DTR_OK && strcmp(run->kind, "live") == 0) {
         puts("  settings");
@@ -129,8 +130,8 @@ static dtr_status print_file(struct dtri_store *store, dtr_error *error)
             without++;
     }
     if (without)
-        printf("%d simulated run%s of a sweep, results only; `dtrscope sweep` prints them\n", without,
-               without == 1 ? "" : "s");
+        printf("%d simulated run%s of a sweep, results only; `dtrscope sweep` prints them\n",
+               without, without == 1 ? "" : "s");
     dtri_free(runs);
     return status;
 }
@@ -147,8 +148,7 @@ static int run(int argc, char **argv)
     if (arguments.n_positionals != 1)
         return dtri_cli_usage(command, "give one file");
     struct dtri_store *store = NULL;
-    dtr_status status =
-        dtri_store_open(arguments.positionals[0], DTRI_STORE_READ, &store, &error);
+    dtr_status status = dtri_store_open(arguments.positionals[0], DTRI_STORE_READ, &store, &error);
     if (status == DTR_OK)
         status = print_file(store, &error);
     dtri_store_close(store, NULL);

@@ -23,7 +23,8 @@ struct given {
     bool force;
 };
 
-/* The settings table once more, with texts as values: they go on into the environment as they are. */
+/* The settings table once more, with texts as values: they go on into the environment as they are.
+ */
 static void make_table(struct dtri_option *table)
 {
     int n = 0;
@@ -56,9 +57,10 @@ static dtr_status check(const struct given *given, dtr_error *error)
             return status;
     }
     if (scratch.budget.kind > DTRI_BUDGET_BYTES)
-        return dtri_fail(error, DTR_E_INVALID, 0,
-                         "--budget: a live run has no unlimited peak to take a share of; give bytes, "
-                         "or record without a budget first and look at its peak");
+        return dtri_fail(
+            error, DTR_E_INVALID, 0,
+            "--budget: a live run has no unlimited peak to take a share of; give bytes, "
+            "or record without a budget first and look at its peak");
     if (scratch.heuristic) {
         dtr_selector *selector;
         dtr_selector_options choice = {.heuristic = scratch.heuristic};
@@ -109,7 +111,8 @@ static dtr_status choose_file(struct given *given, const char *program, char *pa
     return DTR_OK;
 }
 
-/* --- the child ----------------------------------------------------------------------------------- */
+/* --- the child -----------------------------------------------------------------------------------
+ */
 
 static volatile sig_atomic_t child_pid;
 
@@ -159,7 +162,8 @@ static int run_program(char **command, const struct given *given)
     return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }
 
-/* --- afterwards ---------------------------------------------------------------------------------- */
+/* --- afterwards ----------------------------------------------------------------------------------
+ */
 
 static void print_summary(struct dtri_store *store, const struct dtri_run *run)
 {

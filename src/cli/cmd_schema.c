@@ -12,7 +12,9 @@ struct settings {
 };
 
 static const struct dtri_option table[] = {
-    {.name = "sql", .type = DTRI_OPTION_FLAG, .offset = offsetof(struct settings, tables),
+    {.name = "sql",
+     .type = DTRI_OPTION_FLAG,
+     .offset = offsetof(struct settings, tables),
      .help = "the tables as commented SQL, instead of the event views"},
     {0},
 };
@@ -20,8 +22,8 @@ static const struct dtri_option table[] = {
 static const char *unit_text(dtr_unit unit)
 {
     static const char *const texts[] = {
-        [DTR_UNIT_NS] = "ns",       [DTR_UNIT_BYTES] = "bytes", [DTR_UNIT_ID] = "id",
-        [DTR_UNIT_NAME] = "text",   [DTR_UNIT_COUNT] = "count", [DTR_UNIT_CODE] = "code",
+        [DTR_UNIT_NS] = "ns",     [DTR_UNIT_BYTES] = "bytes", [DTR_UNIT_ID] = "id",
+        [DTR_UNIT_NAME] = "text", [DTR_UNIT_COUNT] = "count", [DTR_UNIT_CODE] = "code",
         [DTR_UNIT_REAL] = "real",
     };
     return texts[unit];

@@ -19,30 +19,73 @@ struct settings {
 
 #define AT(member) offsetof(struct settings, member)
 static const struct dtri_option table[] = {
-    {.name = "heuristic", .letter = 'e', .argument = "NAME", .type = DTRI_OPTION_TEXT,
-     .offset = AT(heuristic), .help = "dtr-eq by default; a name or the path of a plugin"},
-    {.name = "budget", .letter = 'b', .argument = "B", .type = DTRI_OPTION_BUDGET,
-     .offset = AT(budget), .help = "bytes (3.5GiB), a share of the unlimited peak (40%), or none"},
-    {.name = "policy", .argument = "P", .type = DTRI_OPTION_CHOICE, .offset = AT(policy),
-     .choices = dtri_cli_policies, .help = "when the last reference goes: eager, ignore or banish"},
-    {.name = "no-release", .type = DTRI_OPTION_FLAG, .offset = AT(no_release),
+    {.name = "heuristic",
+     .letter = 'e',
+     .argument = "NAME",
+     .type = DTRI_OPTION_TEXT,
+     .offset = AT(heuristic),
+     .help = "dtr-eq by default; a name or the path of a plugin"},
+    {.name = "budget",
+     .letter = 'b',
+     .argument = "B",
+     .type = DTRI_OPTION_BUDGET,
+     .offset = AT(budget),
+     .help = "bytes (3.5GiB), a share of the unlimited peak (40%), or none"},
+    {.name = "policy",
+     .argument = "P",
+     .type = DTRI_OPTION_CHOICE,
+     .offset = AT(policy),
+     .choices = dtri_cli_policies,
+     .help = "when the last reference goes: eager, ignore or banish"},
+    {.name = "no-release",
+     .type = DTRI_OPTION_FLAG,
+     .offset = AT(no_release),
      .help = "leave out the trace's releases"},
-    {.name = "reclaim", .type = DTRI_OPTION_FLAG, .offset = AT(reclaim),
+    {.name = "reclaim",
+     .type = DTRI_OPTION_FLAG,
+     .offset = AT(reclaim),
      .help = "forget what nobody can ask for any more, as live runs do"},
-    {.name = "remat-limit", .argument = "L", .type = DTRI_OPTION_TEXT, .offset = AT(remat_limit),
+    {.name = "remat-limit",
+     .argument = "L",
+     .type = DTRI_OPTION_TEXT,
+     .offset = AT(remat_limit),
      .help = "call it thrashed above this cost of replays: 1x, 500ms; none by default"},
-    {.name = "search", .argument = "S", .type = DTRI_OPTION_CHOICE, .offset = AT(search),
-     .choices = dtri_cli_searches, .help = "index (the default), scan or sample"},
-    {.name = "seed", .argument = "N", .type = DTRI_OPTION_COUNT, .offset = AT(seed),
-     .min = 0, .max = INT64_MAX, .help = "for random choices; 0 by default"},
-    {.name = "chain", .argument = "N", .type = DTRI_OPTION_COUNT, .offset = AT(chain),
-     .min = 1, .max = 100000000, .help = "instead of a trace: the straight chain of N operators"},
-    {.name = "record", .letter = 'o', .argument = "FILE", .type = DTRI_OPTION_TEXT,
-     .offset = AT(record), .help = "write all events of the run to FILE.dtr.sqlite"},
-    {.name = "force", .type = DTRI_OPTION_FLAG, .offset = AT(force),
+    {.name = "search",
+     .argument = "S",
+     .type = DTRI_OPTION_CHOICE,
+     .offset = AT(search),
+     .choices = dtri_cli_searches,
+     .help = "index (the default), scan or sample"},
+    {.name = "seed",
+     .argument = "N",
+     .type = DTRI_OPTION_COUNT,
+     .offset = AT(seed),
+     .min = 0,
+     .max = INT64_MAX,
+     .help = "for random choices; 0 by default"},
+    {.name = "chain",
+     .argument = "N",
+     .type = DTRI_OPTION_COUNT,
+     .offset = AT(chain),
+     .min = 1,
+     .max = 100000000,
+     .help = "instead of a trace: the straight chain of N operators"},
+    {.name = "record",
+     .letter = 'o',
+     .argument = "FILE",
+     .type = DTRI_OPTION_TEXT,
+     .offset = AT(record),
+     .help = "write all events of the run to FILE.dtr.sqlite"},
+    {.name = "force",
+     .type = DTRI_OPTION_FLAG,
+     .offset = AT(force),
      .help = "overwrite FILE if it exists"},
-    {.name = "format", .argument = "F", .type = DTRI_OPTION_CHOICE, .offset = AT(format),
-     .choices = dtri_cli_formats, .help = "table (the default) or json"},
+    {.name = "format",
+     .argument = "F",
+     .type = DTRI_OPTION_CHOICE,
+     .offset = AT(format),
+     .choices = dtri_cli_formats,
+     .help = "table (the default) or json"},
     {0},
 };
 
@@ -58,21 +101,16 @@ static int print_json(const struct report *r)
 {
     const dtr_stats *s = &r->result->stats;
     json_t *object = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f}",
-        "result", dtri_outcome_name(r->result->outcome),
-        "clock_ns", (json_int_t)s->clock_ns,
-        "model_compute_ns", (json_int_t)s->model_compute_ns,
-        "remat_compute_ns", (json_int_t)s->remat_compute_ns,
-        "peak_bytes", (json_int_t)s->peak_bytes,
-        "budget_bytes", r->options->budget_bytes == DTR_NONE
-                            ? json_null() : json_integer(r->options->budget_bytes),
-        "unlimited_peak_bytes", (json_int_t)r->unlimited_peak,
-        "constant_bytes", (json_int_t)r->trace->constant_bytes,
-        "evictions", (json_int_t)s->evictions,
-        "rematerializations", (json_int_t)s->rematerializations,
-        "score_evaluations", (json_int_t)s->score_evaluations,
-        "operator_runs", (json_int_t)s->operator_runs,
-        "slowdown", r->result->slowdown);
+        "{s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "result",
+        dtri_outcome_name(r->result->outcome), "clock_ns", (json_int_t)s->clock_ns,
+        "model_compute_ns", (json_int_t)s->model_compute_ns, "remat_compute_ns",
+        (json_int_t)s->remat_compute_ns, "peak_bytes", (json_int_t)s->peak_bytes, "budget_bytes",
+        r->options->budget_bytes == DTR_NONE ? json_null() : json_integer(r->options->budget_bytes),
+        "unlimited_peak_bytes", (json_int_t)r->unlimited_peak, "constant_bytes",
+        (json_int_t)r->trace->constant_bytes, "evictions", (json_int_t)s->evictions,
+        "rematerializations", (json_int_t)s->rematerializations, "score_evaluations",
+        (json_int_t)s->score_evaluations, "operator_runs", (json_int_t)s->operator_runs, "slowdown",
+        r->result->slowdown);
     if (!object || json_dumpf(object, stdout, JSON_INDENT(2)) != 0)
         return DTRI_EXIT_FAILURE;
     json_decref(object);
@@ -153,8 +191,8 @@ static dtr_status simulate(const struct settings *settings, const struct dtri_tr
         .reclaim = settings->reclaim,
     };
     *report = (struct report){.trace = trace, .options = options, .result = result};
-    dtr_status status = dtri_cli_remat_limit(settings->remat_limit, trace,
-                                             &options->remat_limit_ns, error);
+    dtr_status status =
+        dtri_cli_remat_limit(settings->remat_limit, trace, &options->remat_limit_ns, error);
     if (status == DTR_OK)
         status = dtri_sim_unlimited_peak(trace, &report->unlimited_peak, error);
     if (status == DTR_OK)
@@ -189,7 +227,7 @@ static int run(int argc, char **argv)
                             : dtri_cli_open_trace(arguments.positionals[0], &trace, &error);
     if (status == DTR_OK)
         status = simulate(&settings, trace, &report, &options, &result, &error);
-    int code = status != DTR_OK        ? dtri_cli_fail(command, &error)
+    int code = status != DTR_OK       ? dtri_cli_fail(command, &error)
                : settings.format == 1 ? print_json(&report)
                                       : print_table(&report);
     dtri_trace_free(trace);

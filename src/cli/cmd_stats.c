@@ -16,10 +16,19 @@ struct settings {
 
 #define AT(member) offsetof(struct settings, member)
 static const struct dtri_option table[] = {
-    {.name = "run", .argument = "N", .type = DTRI_OPTION_COUNT, .offset = AT(run), .min = 1,
-     .max = INT64_MAX, .help = "which run of the file; the first with events by default"},
-    {.name = "format", .argument = "F", .type = DTRI_OPTION_CHOICE, .offset = AT(format),
-     .choices = dtri_cli_formats, .help = "table (the default) or json"},
+    {.name = "run",
+     .argument = "N",
+     .type = DTRI_OPTION_COUNT,
+     .offset = AT(run),
+     .min = 1,
+     .max = INT64_MAX,
+     .help = "which run of the file; the first with events by default"},
+    {.name = "format",
+     .argument = "F",
+     .type = DTRI_OPTION_CHOICE,
+     .offset = AT(format),
+     .choices = dtri_cli_formats,
+     .help = "table (the default) or json"},
     {0},
 };
 
@@ -90,24 +99,25 @@ static int print_json(const struct dtri_run *run, const struct dtri_run_stats *s
 {
     json_t *top = json_array();
     for (int i = 0; i < s->n_top; i++)
-        json_array_append_new(
-            top, json_pack("{s:I, s:I, s:s, s:I, s:I}", "tensor", (json_int_t)s->top[i].tensor,
-                           "operator", (json_int_t)s->top[i].op, "name", s->top[i].text, "replays",
-                           (json_int_t)s->top[i].replays, "cost_ns", (json_int_t)s->top[i].cost_ns));
+        json_array_append_new(top, json_pack("{s:I, s:I, s:s, s:I, s:I}", "tensor",
+                                             (json_int_t)s->top[i].tensor, "operator",
+                                             (json_int_t)s->top[i].op, "name", s->top[i].text,
+                                             "replays", (json_int_t)s->top[i].replays, "cost_ns",
+                                             (json_int_t)s->top[i].cost_ns));
     json_t *object = json_pack(
         "{s:I, s:s, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, "
         "s:I, s:I, s:I, s:o}",
-        "run", (json_int_t)run->id, "result", run->result,
-        "time", "first_ns", (json_int_t)s->first_ns, "replay_ns", (json_int_t)s->replay_ns,
-        "search_ns", (json_int_t)s->search_ns, "record_ns", (json_int_t)s->record_ns,
-        "other_ns", (json_int_t)s->other_ns, "total_ns", (json_int_t)s->total_ns,
-        "budget_bytes", integer(run->budget_bytes), "peak_bytes", (json_int_t)s->peak_in_use,
-        "allocator_peak_bytes", integer(run->allocator_peak_bytes),
-        "first_runs", (json_int_t)s->first_runs, "replays", (json_int_t)s->replays,
-        "evictions", (json_int_t)s->evictions, "eager_evictions", (json_int_t)s->eager_evictions,
-        "chains", (json_int_t)s->chains, "deepest_chain", (json_int_t)s->deepest_chain,
-        "decisions", (json_int_t)s->decisions, "tied_decisions", (json_int_t)s->tied_decisions,
-        "overshoots", (json_int_t)s->overshoots, "most_remade", top);
+        "run", (json_int_t)run->id, "result", run->result, "time", "first_ns",
+        (json_int_t)s->first_ns, "replay_ns", (json_int_t)s->replay_ns, "search_ns",
+        (json_int_t)s->search_ns, "record_ns", (json_int_t)s->record_ns, "other_ns",
+        (json_int_t)s->other_ns, "total_ns", (json_int_t)s->total_ns, "budget_bytes",
+        integer(run->budget_bytes), "peak_bytes", (json_int_t)s->peak_in_use,
+        "allocator_peak_bytes", integer(run->allocator_peak_bytes), "first_runs",
+        (json_int_t)s->first_runs, "replays", (json_int_t)s->replays, "evictions",
+        (json_int_t)s->evictions, "eager_evictions", (json_int_t)s->eager_evictions, "chains",
+        (json_int_t)s->chains, "deepest_chain", (json_int_t)s->deepest_chain, "decisions",
+        (json_int_t)s->decisions, "tied_decisions", (json_int_t)s->tied_decisions, "overshoots",
+        (json_int_t)s->overshoots, "most_remade", top);
     if (!object || json_dumpf(object, stdout, JSON_INDENT(2)) != 0)
         return DTRI_EXIT_FAILURE;
     json_decref(object);
@@ -153,8 +163,7 @@ static int run(int argc, char **argv)
         return dtri_cli_help(command, table);
     if (arguments.n_positionals != 1)
         return dtri_cli_usage(command, "give one file");
-    dtr_status status =
-        dtri_store_open(arguments.positionals[0], DTRI_STORE_READ, &store, &error);
+    dtr_status status = dtri_store_open(arguments.positionals[0], DTRI_STORE_READ, &store, &error);
     if (status == DTR_OK)
         status = choose_run(store, settings.run, &chosen, &error);
     if (status == DTR_OK)

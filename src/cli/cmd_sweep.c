@@ -22,23 +22,57 @@ struct settings {
 
 #define AT(member) offsetof(struct settings, member)
 static const struct dtri_option table[] = {
-    {.name = "heuristics", .letter = 'e', .argument = "LIST", .type = DTRI_OPTION_TEXT,
-     .offset = AT(heuristics), .help = "names and plugin paths, or all (the default)"},
-    {.name = "budgets", .letter = 'b', .argument = "LIST", .type = DTRI_OPTION_TEXT,
-     .offset = AT(budgets), .help = "10%..100%:10% (the default), 3GiB,40%, ..."},
-    {.name = "policy", .argument = "LIST", .type = DTRI_OPTION_TEXT, .offset = AT(policies),
+    {.name = "heuristics",
+     .letter = 'e',
+     .argument = "LIST",
+     .type = DTRI_OPTION_TEXT,
+     .offset = AT(heuristics),
+     .help = "names and plugin paths, or all (the default)"},
+    {.name = "budgets",
+     .letter = 'b',
+     .argument = "LIST",
+     .type = DTRI_OPTION_TEXT,
+     .offset = AT(budgets),
+     .help = "10%..100%:10% (the default), 3GiB,40%, ..."},
+    {.name = "policy",
+     .argument = "LIST",
+     .type = DTRI_OPTION_TEXT,
+     .offset = AT(policies),
      .help = "of eager (the default), ignore and banish"},
-    {.name = "remat-limit", .argument = "L", .type = DTRI_OPTION_TEXT, .offset = AT(remat_limit),
+    {.name = "remat-limit",
+     .argument = "L",
+     .type = DTRI_OPTION_TEXT,
+     .offset = AT(remat_limit),
      .help = "call it thrashed above this cost of replays; 1x (the default), 500ms, none"},
-    {.name = "search", .argument = "S", .type = DTRI_OPTION_CHOICE, .offset = AT(search),
-     .choices = dtri_cli_searches, .help = "index (the default), scan or sample"},
-    {.name = "seed", .argument = "N", .type = DTRI_OPTION_COUNT, .offset = AT(seed), .min = 0,
-     .max = INT64_MAX, .help = "for random choices; 0 by default"},
-    {.name = "no-release", .type = DTRI_OPTION_FLAG, .offset = AT(no_release),
+    {.name = "search",
+     .argument = "S",
+     .type = DTRI_OPTION_CHOICE,
+     .offset = AT(search),
+     .choices = dtri_cli_searches,
+     .help = "index (the default), scan or sample"},
+    {.name = "seed",
+     .argument = "N",
+     .type = DTRI_OPTION_COUNT,
+     .offset = AT(seed),
+     .min = 0,
+     .max = INT64_MAX,
+     .help = "for random choices; 0 by default"},
+    {.name = "no-release",
+     .type = DTRI_OPTION_FLAG,
+     .offset = AT(no_release),
      .help = "leave out the traces' releases"},
-    {.name = "jobs", .letter = 'j', .argument = "N", .type = DTRI_OPTION_COUNT, .offset = AT(jobs),
-     .min = 1, .max = 256, .help = "runs at once; the number of cores by default"},
-    {.name = "output", .letter = 'o', .argument = "FILE", .type = DTRI_OPTION_TEXT,
+    {.name = "jobs",
+     .letter = 'j',
+     .argument = "N",
+     .type = DTRI_OPTION_COUNT,
+     .offset = AT(jobs),
+     .min = 1,
+     .max = 256,
+     .help = "runs at once; the number of cores by default"},
+    {.name = "output",
+     .letter = 'o',
+     .argument = "FILE",
+     .type = DTRI_OPTION_TEXT,
      .offset = AT(output),
      .help = "keep the results in FILE; what it holds already is not run again"},
     {0},
@@ -52,7 +86,8 @@ static void on_interrupt(int signal)
     interrupted = 1;
 }
 
-/* --- lists in arguments -------------------------------------------------------------------------- */
+/* --- lists in arguments --------------------------------------------------------------------------
+ */
 
 struct texts {
     char **items;
@@ -176,15 +211,16 @@ static dtr_status read_policies(const char *list, bool *wanted, dtr_error *error
         if (dtri_cli_policies[p])
             wanted[p] = true;
         else
-            status = dtri_fail(error, DTR_E_INVALID, 0,
-                               "--policy: '%.64s' is not one of eager, ignore, banish",
-                               texts.items[i]);
+            status =
+                dtri_fail(error, DTR_E_INVALID, 0,
+                          "--policy: '%.64s' is not one of eager, ignore, banish", texts.items[i]);
     }
     texts_done(&texts);
     return status;
 }
 
-/* --- the sweep ----------------------------------------------------------------------------------- */
+/* --- the sweep -----------------------------------------------------------------------------------
+ */
 
 struct sweep {
     const struct settings *settings;
@@ -305,7 +341,8 @@ static dtr_status job_done(void *user, const struct dtri_sweep_job *job, dtr_sta
     return stored;
 }
 
-/* --- printing ------------------------------------------------------------------------------------ */
+/* --- printing ------------------------------------------------------------------------------------
+ */
 
 static void print_cell(const struct dtri_run *run)
 {
@@ -352,7 +389,8 @@ static void print_tables(const struct sweep *s)
     }
 }
 
-/* --- the command --------------------------------------------------------------------------------- */
+/* --- the command ---------------------------------------------------------------------------------
+ */
 
 static dtr_status open_output(struct sweep *s, dtr_error *error)
 {

@@ -41,7 +41,8 @@ int main(int argc, char **argv)
     }
     const struct dtri_command *command = find(argv[1]);
     if (!command) {
-        fprintf(stderr, "dtrscope: there is no command '%s'; `dtrscope help` lists them\n", argv[1]);
+        fprintf(stderr, "dtrscope: there is no command '%s'; `dtrscope help` lists them\n",
+                argv[1]);
         return DTRI_EXIT_USAGE;
     }
     return command->run(argc - 1, argv + 1);

@@ -64,8 +64,8 @@ static dtr_status check_storages(const dtr_runtime *rt, dtr_error *error)
           ll(rt->stats.in_use_bytes));
     CHECK(n == rt->stats.storages, "%lld storages counted, %lld kept", ll(n),
           ll(rt->stats.storages));
-    CHECK(in_pool == (int64_t)rt->graph.n_pool, "%lld storages in the pool, %lld kept",
-          ll(in_pool), ll((int64_t)rt->graph.n_pool));
+    CHECK(in_pool == (int64_t)rt->graph.n_pool, "%lld storages in the pool, %lld kept", ll(in_pool),
+          ll((int64_t)rt->graph.n_pool));
     CHECK(rt->budget == DTR_NONE || in_use <= rt->budget || rt->above_budget,
           "%lld bytes are in use above the budget of %lld", ll(in_use), ll(rt->budget));
     return DTR_OK;
@@ -108,8 +108,8 @@ static dtr_status check_ops(const dtr_runtime *rt, uint32_t *consumers, dtr_erro
                 uint32_t to = rt->tensors[links[o->n_inputs + j]].storage;
                 const struct dtri_storage *a = &rt->graph.storages[in->storage],
                                           *b = &rt->graph.storages[to];
-                pairs += in->storage != to && a->state != DTRI_BANISHED &&
-                         b->state != DTRI_BANISHED;
+                pairs +=
+                    in->storage != to && a->state != DTRI_BANISHED && b->state != DTRI_BANISHED;
             }
         }
     }
@@ -121,7 +121,8 @@ static dtr_status check_ops(const dtr_runtime *rt, uint32_t *consumers, dtr_erro
         return DTR_OK;
     for (uint32_t slot = 1; slot < rt->graph.n_storages; slot++)
         if (rt->graph.storages[slot].state != DTRI_GONE)
-            for (uint32_t e = rt->graph.storages[slot].parents; e; e = rt->graph.edges[e].next_parent)
+            for (uint32_t e = rt->graph.storages[slot].parents; e;
+                 e = rt->graph.edges[e].next_parent)
                 counted += rt->graph.edges[e].count;
     CHECK(pairs == counted, "%lld edges follow from the operators, %lld are kept", ll(pairs),
           ll(counted));

@@ -1,8 +1,8 @@
 /* Inside the core: storages, tensors, operators, the pool, and the seam to the selector.
  *
- * All objects live in growing arrays and refer to each other by 32-bit slot.  A slot is reused after
- * its object is gone; `id` is unique for the run and is what events carry.  Slot 0 of every array is
- * never used, so that 0 means "none".
+ * All objects live in growing arrays and refer to each other by 32-bit slot.  A slot is reused
+ * after its object is gone; `id` is unique for the run and is what events carry.  Slot 0 of every
+ * array is never used, so that 0 means "none".
  *
  * Identities that dtr_runtime_check() holds (src/core/check.c):
  *  - in_use = sum of bytes over resident storages;
@@ -20,7 +20,7 @@
 #include "base/intern.h"
 #include "dtr/runtime.h"
 
-#define DTRI_NONE 0u
+#define DTRI_NONE  0u
 #define DTRI_NEVER INT64_MIN /* last access before the first one */
 
 /* Sum over operators of cost x outputs may not exceed this, so that no sum of costs overflows. */
@@ -42,15 +42,15 @@ struct dtri_storage {
     uint64_t pool_seq;   /* when it entered the pool; breaks ties */
     void *data;          /* the backend's; only while resident */
     uint32_t pool_prev, pool_next;
-    uint32_t pool_index; /* place in dense + 1; 0: not in the pool */
-    uint32_t locks;      /* by running operators and by user pins */
-    uint32_t refs;       /* external references to its tensors */
-    uint32_t tensors;    /* first of the list; the root */
+    uint32_t pool_index;        /* place in dense + 1; 0: not in the pool */
+    uint32_t locks;             /* by running operators and by user pins */
+    uint32_t refs;              /* external references to its tensors */
+    uint32_t tensors;           /* first of the list; the root */
     uint32_t parents, children; /* edge lists */
-    uint32_t visit;      /* mark of the traversal that saw it last */
-    uint32_t call;       /* the program's call in which it was made, or became resident last */
-    uint8_t state;       /* enum dtri_state */
-    bool pinned;         /* for ever */
+    uint32_t visit;             /* mark of the traversal that saw it last */
+    uint32_t call; /* the program's call in which it was made, or became resident last */
+    uint8_t state; /* enum dtri_state */
+    bool pinned;   /* for ever */
     bool constant;
 };
 
@@ -127,9 +127,9 @@ struct dtri_candidate {
     int64_t neighbours; /* DTR_NONE: not looked at */
 };
 
-/* A selector, as the core sees it.  The core calls the hooks whenever the graph changes; all of them
- * see the graph after the change, unless stated.  Hooks do not fail: a selector that runs out of
- * memory remembers it, and the next pick makes up for it or fails. */
+/* A selector, as the core sees it.  The core calls the hooks whenever the graph changes; all of
+ * them see the graph after the change, unless stated.  Hooks do not fail: a selector that runs out
+ * of memory remembers it, and the next pick makes up for it or fails. */
 struct dtri_selector_ops {
     void (*attach)(struct dtr_selector *, struct dtri_graph *graph);
     bool (*needs_edges)(const struct dtr_selector *);
@@ -137,7 +137,8 @@ struct dtri_selector_ops {
     void (*entered)(struct dtr_selector *, uint32_t storage); /* the pool */
     void (*left)(struct dtr_selector *, uint32_t storage);
     void (*evicted)(struct dtr_selector *, uint32_t storage);
-    void (*returned)(struct dtr_selector *, uint32_t storage); /* resident again, or for the first time */
+    void (*returned)(struct dtr_selector *,
+                     uint32_t storage); /* resident again, or for the first time */
     /* Before its local cost shrinks by `cost` or it loses an edge. */
     void (*cheaper)(struct dtr_selector *, uint32_t storage, int64_t cost);
     void (*gone)(struct dtr_selector *, uint32_t storage); /* before its slot and edges are freed */
@@ -181,7 +182,8 @@ struct dtr_runtime {
     dtr_selector *selector;
     dtr_deallocation deallocation;
     bool reclaim, allow_overshoot, edges;
-    bool above_budget; /* a new budget could not be met, or an operator overshot, since all fitted */
+    bool
+        above_budget; /* a new budget could not be met, or an operator overshot, since all fitted */
     int n_runners_up;
     int64_t budget, remat_limit;
 
@@ -270,8 +272,8 @@ dtr_status dtri_evict_one(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
 
 /* --- run.c ------------------------------------------------------------------------------------ */
 
-/* Runs the operator of `target` after bringing back what is missing.  Iterative: a chain of a million
- * operators takes frames on the heap, never the C stack. */
+/* Runs the operator of `target` after bringing back what is missing.  Iterative: a chain of a
+ * million operators takes frames on the heap, never the C stack. */
 dtr_status dtri_materialize(dtr_runtime *rt, uint32_t target, dtr_error *error);
 
 /* --- release.c -------------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* Slots, links and edges.  No policy and no events here: others decide, this keeps the books.
  *
- * Everything that can fail is in dtri_reserve, which makes room for one whole operator; what follows
- * it cannot run out of memory, so an operator is either registered completely or not at all. */
+ * Everything that can fail is in dtri_reserve, which makes room for one whole operator; what
+ * follows it cannot run out of memory, so an operator is either registered completely or not at
+ * all. */
 #include "core/core.h"
 
 #include <assert.h>

@@ -1,10 +1,10 @@
 /* Running operators: fetching what is missing, executing, settling.
  *
- * The order of the steps is that of the published simulator (Kirisame et al., ICLR 2021, C.4 and the
- * authors' simrd), because decisions depend on it: access times of all inputs first; then locks on
- * the inputs that are there; then, in input order, what is missing, by the same steps; then space;
- * then the run; then the outputs enter the pool, siblings before the one asked for; then the locks
- * go, in input order.
+ * The order of the steps is that of the published simulator (Kirisame et al., ICLR 2021, C.4 and
+ * the authors' simrd), because decisions depend on it: access times of all inputs first; then locks
+ * on the inputs that are there; then, in input order, what is missing, by the same steps; then
+ * space; then the run; then the outputs enter the pool, siblings before the one asked for; then the
+ * locks go, in input order.
  *
  * Recursion is a stack of frames on the heap.  The graph is acyclic (an operator's inputs exist
  * before it), so the stack is at most as deep as the graph. */
@@ -128,7 +128,8 @@ static int64_t bytes_needed(dtr_runtime *rt, const struct dtri_op *o)
     return bytes;
 }
 
-/* One block from the backend; when the device is full before the budget is, evicts and tries again. */
+/* One block from the backend; when the device is full before the budget is, evicts and tries again.
+ */
 static dtr_status allocate(dtr_runtime *rt, uint32_t op, int64_t bytes, void **out_data,
                            dtr_error *error)
 {
@@ -155,8 +156,8 @@ static void free_blocks(dtr_runtime *rt, const struct dtri_op *o, void **blocks,
     }
 }
 
-/* Fills rt->data with the pointers that the backend gets.  A view's pointer is that of the storage it
- * lives on, which is resident because an input on it is locked. */
+/* Fills rt->data with the pointers that the backend gets.  A view's pointer is that of the storage
+ * it lives on, which is resident because an input on it is locked. */
 static dtr_status gather_data(dtr_runtime *rt, uint32_t op, dtr_error *error)
 {
     const struct dtri_op *o = &rt->ops[op];

@@ -35,14 +35,16 @@ static uint32_t slot_of(const dtr_runtime *rt, dtr_tensor handle)
 
 static dtr_status no_such_tensor(dtr_error *error)
 {
-    return dtri_fail(error, DTR_E_INVALID, 0,
-                     "the tensor is gone: its last reference was released and its metadata dropped");
+    return dtri_fail(
+        error, DTR_E_INVALID, 0,
+        "the tensor is gone: its last reference was released and its metadata dropped");
 }
 
 /* --- checks ----------------------------------------------------------------------------------- */
 
 #ifdef DTR_CHECKS
-/* Small runtimes are checked at every call, large ones less often, so that the cost stays linear. */
+/* Small runtimes are checked at every call, large ones less often, so that the cost stays linear.
+ */
 static void self_check(dtr_runtime *rt)
 {
     dtr_error error;
@@ -286,8 +288,8 @@ static void emit_operator(dtr_runtime *rt, uint32_t op, const dtr_call *call)
     const uint32_t *inputs = dtri_op_inputs(rt, o), *outputs = dtri_op_outputs(rt, o);
     int64_t now = dtri_now(rt);
     dtr_event event = {.kind = DTR_EVENT_OPERATOR};
-    event.u.operator_ = (dtr_event_operator){o->id, o->name, o->n_inputs, o->n_outputs,
-                                             call->mutates};
+    event.u.operator_ =
+        (dtr_event_operator){o->id, o->name, o->n_inputs, o->n_outputs, call->mutates};
     if (!o->constant)
         dtri_emit(rt, &event, now);
     event.kind = DTR_EVENT_OPERAND;
@@ -545,7 +547,8 @@ static void leave_ghost(dtr_runtime *rt, uint32_t op, uint32_t tensor)
         emit_tensor(rt, slot, DTR_NONE, dtri_now(rt));
 }
 
-/* Cuts the storage of `tensor` off the operators that made it and gives it a constant's operator. */
+/* Cuts the storage of `tensor` off the operators that made it and gives it a constant's operator.
+ */
 static void become_constant(dtr_runtime *rt, uint32_t tensor)
 {
     uint32_t old_op = rt->tensors[tensor].op, storage = rt->tensors[tensor].storage;

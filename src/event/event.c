@@ -1,9 +1,12 @@
 #include "dtr/event.h"
 
-#define INFO_FIELD(name, unit, meaning) {#name, DTR_UNIT_##unit, meaning},
+#define INFO_FIELD(name, unit, meaning)  {#name, DTR_UNIT_##unit, meaning},
 #define FIELD_COUNT(name, unit, meaning) +1
 #define INFO_KIND(NAME, name, number, meaning)                                                     \
-    {(dtr_event_kind)(number), #name, meaning, 0 DTR_FIELDS_##NAME(FIELD_COUNT),                   \
+    {(dtr_event_kind)(number),                                                                     \
+     #name,                                                                                        \
+     meaning,                                                                                      \
+     0 DTR_FIELDS_##NAME(FIELD_COUNT),                                                             \
      {DTR_FIELDS_##NAME(INFO_FIELD)}},
 
 static const dtr_event_info infos[] = {DTR_EVENT_KINDS(INFO_KIND)};

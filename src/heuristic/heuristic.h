@@ -4,8 +4,8 @@
  *
  *     cost / (bytes or 1) / (staleness or 1),
  *
- * and they differ in which cost, and in which factors are there.  A heuristic is therefore a row of a
- * table (registry.c); the costs are computed by neighbourhood.c and eqclass.c, and the searches
+ * and they differ in which cost, and in which factors are there.  A heuristic is therefore a row of
+ * a table (registry.c); the costs are computed by neighbourhood.c and eqclass.c, and the searches
  * (scan.c, sample.c, index.c) work on any row. */
 #ifndef DTRI_HEURISTIC_HEURISTIC_H
 #define DTRI_HEURISTIC_HEURISTIC_H
@@ -79,8 +79,8 @@ void dtri_walk_done(struct dtri_walk *walk);
 
 struct dtri_class {
     int64_t value;
-    uint32_t first;   /* member */
-    uint32_t n;       /* members; 0: the slot is free */
+    uint32_t first; /* member */
+    uint32_t n;     /* members; 0: the slot is free */
     uint32_t visit;
     uint32_t next_free;
 };
@@ -96,8 +96,9 @@ struct dtri_classes {
     struct dtri_member *members; /* by storage */
     size_t cap_members;
     uint32_t free_class, visit;
-    uint32_t n_negative; /* classes below 0, which a view made while its storage is away can cause */
-    int64_t decrease;    /* sum of all that was ever taken off a class's value */
+    uint32_t
+        n_negative;   /* classes below 0, which a view made while its storage is away can cause */
+    int64_t decrease; /* sum of all that was ever taken off a class's value */
     bool failed;
 };
 
@@ -115,16 +116,16 @@ int64_t dtri_classes_cost(struct dtri_classes *, const struct dtri_graph *, uint
 /* --- index.c: the kinetic tournament ---------------------------------------------------------- */
 
 struct dtri_leaf {
-    double slope;     /* bytes / cost: how fast the inverse score grows */
-    double score;     /* where it does not depend on the time */
+    double slope; /* bytes / cost: how fast the inverse score grows */
+    double score; /* where it does not depend on the time */
     int64_t cost, bytes, access;
     uint64_t seq;
     uint32_t storage; /* 0: the leaf is empty */
     uint32_t next_free;
-    uint32_t stamp;   /* of the entry in `limits` that counts */
-    bool queued;      /* waits to be refreshed */
-    bool reset;       /* its cost may have shrunk since it was computed */
-    bool tight;       /* is in the list of tight leaves; kept when the leaf is used anew */
+    uint32_t stamp; /* of the entry in `limits` that counts */
+    bool queued;    /* waits to be refreshed */
+    bool reset;     /* its cost may have shrunk since it was computed */
+    bool tight;     /* is in the list of tight leaves; kept when the leaf is used anew */
 };
 
 /* A leaf whose cost was taken too low by some slack, which is used up once the decreases of all
@@ -140,15 +141,15 @@ struct dtri_node {
 };
 
 struct dtri_index {
-    struct dtri_leaf *leaves; /* slot 0 is none */
-    struct dtri_node *nodes;  /* heap order from 1; leaves are nodes n_slots.. */
-    uint32_t *leaf_of;        /* by storage */
-    uint32_t *queue;          /* leaves to refresh */
-    uint32_t *tight;          /* leaves without slack, since they won in the last pick */
-    struct dtri_limit *limits;/* heap, the least first */
+    struct dtri_leaf *leaves;  /* slot 0 is none */
+    struct dtri_node *nodes;   /* heap order from 1; leaves are nodes n_slots.. */
+    uint32_t *leaf_of;         /* by storage */
+    uint32_t *queue;           /* leaves to refresh */
+    uint32_t *tight;           /* leaves without slack, since they won in the last pick */
+    struct dtri_limit *limits; /* heap, the least first */
     size_t n_leaves, cap_leaves, n_slots, cap_leaf_of, n_queue, cap_queue;
     size_t n_tight, cap_tight, n_limits, cap_limits;
-    int64_t tight_decrease;   /* classes.decrease when they became tight */
+    int64_t tight_decrease; /* classes.decrease when they became tight */
     uint32_t free_leaf;
     bool failed;
 };
@@ -192,7 +193,8 @@ void dtri_index_gone(struct dtri_sel *sel, uint32_t storage);
 void dtri_index_done(struct dtri_index *index);
 
 /* plugin.c */
-dtr_status dtri_plugin_load(struct dtri_sel *sel, const char *path, uint64_t seed, dtr_error *error);
+dtr_status dtri_plugin_load(struct dtri_sel *sel, const char *path, uint64_t seed,
+                            dtr_error *error);
 void dtri_plugin_unload(struct dtri_sel *sel);
 double dtri_plugin_score(struct dtri_sel *sel, uint32_t storage, struct dtri_key *out_key);
 

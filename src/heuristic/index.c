@@ -1,27 +1,27 @@
 /* The kinetic tournament: the victim of `scan` without looking at every candidate.
  *
  * A score with staleness is c / (m (T - a)), with cost c, bytes m, last access a and time T.  Its
- * inverse (m/c) T - (m/c) a is a line in T, and T only grows.  So the candidates are the leaves of a
- * binary tree whose inner nodes keep the better of their two children and until when it stays so
- * (Basch, Guibas and Hershberger, "Data structures for mobile data", 1999).  A query renews the nodes
- * on the way down whose time is over.  Scores without staleness are lines of slope 0: a plain
+ * inverse (m/c) T - (m/c) a is a line in T, and T only grows.  So the candidates are the leaves of
+ * a binary tree whose inner nodes keep the better of their two children and until when it stays so
+ * (Basch, Guibas and Hershberger, "Data structures for mobile data", 1999).  A query renews the
+ * nodes on the way down whose time is over.  Scores without staleness are lines of slope 0: a plain
  * tournament.
  *
- * Same victim, to the last bit.  `scan` compares rounded doubles and breaks ties by the order of the
- * pool, so two lines closer than FUZZ are compared by their exact scores and never trusted for later
- * times; further apart, rounding cannot change the order.
+ * Same victim, to the last bit.  `scan` compares rounded doubles and breaks ties by the order of
+ * the pool, so two lines closer than FUZZ are compared by their exact scores and never trusted for
+ * later times; further apart, rounding cannot change the order.
  *
  * Lazy leaves.  A leaf may be too hopeful (score too low) but never too gloomy: a winner is checked
- * against its score of now, and if it was too hopeful, its leaf is put right and the tournament goes
- * on.  Scores rise when a candidate is used or its neighbours are evicted, which therefore costs
- * nothing here.  They fall when something comes back next to a candidate: selector.c then resets the
- * leaf to the candidate's own cost, the least that its cost can be.
+ * against its score of now, and if it was too hopeful, its leaf is put right and the tournament
+ * goes on.  Scores rise when a candidate is used or its neighbours are evicted, which therefore
+ * costs nothing here.  They fall when something comes back next to a candidate: selector.c then
+ * resets the leaf to the candidate's own cost, the least that its cost can be.
  *
  *
  * Classes are different: when one storage comes back, the class that it leaves gets cheaper for all
- * its neighbours, who may be many.  So a leaf takes the classes' part of its cost an eighth too low,
- * and that slack is renewed only when the decreases of all classes together have used it up (a heap
- * of limits).  A winner is tightened to its true cost; the tight ones get slack again later.
+ * its neighbours, who may be many.  So a leaf takes the classes' part of its cost an eighth too
+ * low, and that slack is renewed only when the decreases of all classes together have used it up (a
+ * heap of limits).  A winner is tightened to its true cost; the tight ones get slack again later.
  *
  * A class below 0 breaks these bounds (see eqclass.c); the selector scans while there is one. */
 #include "heuristic/heuristic.h"
@@ -32,7 +32,7 @@
 
 #include "base/alloc.h"
 
-#define FUZZ 0x1p-44   /* far above the rounding of a few operations on doubles, 2^-52 each */
+#define FUZZ    0x1p-44 /* far above the rounding of a few operations on doubles, 2^-52 each */
 #define EXPIRED INT64_MIN
 #define FOREVER INT64_MAX
 
@@ -107,8 +107,8 @@ static bool better_kinetic(const struct dtri_leaf *a, const struct dtri_leaf *b,
     }
     bool both_infinite = isinf(fa) && isinf(fb);
     *out_expiry = same_line(a, b) && (fa > 0 || a->slope == 0) ? FOREVER
-                  : both_infinite                               ? FOREVER
-                                                                : now;
+                  : both_infinite                              ? FOREVER
+                                                               : now;
     return better_exactly(a, score_now(a, now), b, score_now(b, now));
 }
 
@@ -204,9 +204,10 @@ static uint32_t leaf_new(struct dtri_index *x, uint32_t storage)
         leaf = (uint32_t)x->n_leaves++;
         x->leaves[leaf] = (struct dtri_leaf){0};
     }
-    x->leaves[leaf] = (struct dtri_leaf){
-        .storage = storage, .reset = true, .tight = x->leaves[leaf].tight,
-        .stamp = x->leaves[leaf].stamp + 1};
+    x->leaves[leaf] = (struct dtri_leaf){.storage = storage,
+                                         .reset = true,
+                                         .tight = x->leaves[leaf].tight,
+                                         .stamp = x->leaves[leaf].stamp + 1};
     x->leaf_of[storage] = leaf;
     return leaf;
 }

@@ -27,7 +27,8 @@ static uint32_t far_end(const struct dtri_edge *e, enum dtri_direction direction
     return direction == DTRI_UP ? e->parent : e->child;
 }
 
-/* Starts at `storage` and goes on over evicted ones; `sum` and `found` as in the header, NULL: no. */
+/* Starts at `storage` and goes on over evicted ones; `sum` and `found` as in the header, NULL: no.
+ */
 static void walk(struct dtri_graph *g, struct dtri_walk *w, uint32_t storage,
                  enum dtri_direction direction, struct dtri_sum *sum,
                  void (*found)(void *, uint32_t), void *user)

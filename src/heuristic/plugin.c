@@ -27,7 +27,8 @@ static dtr_status check_plugin(const dtr_heuristic_plugin *plugin, const char *p
                          path, plugin->version, DTR_HEURISTIC_PLUGIN_VERSION);
     if (!valid_name(plugin->name))
         return dtri_fail(error, DTR_E_FORMAT, 0,
-                         "%s: the plugin's name must be of a-z, 0-9 and '-', at most 63 long", path);
+                         "%s: the plugin's name must be of a-z, 0-9 and '-', at most 63 long",
+                         path);
     if (!plugin->cost)
         return dtri_fail(error, DTR_E_FORMAT, 0, "%s: the plugin has no cost function", path);
     return DTR_OK;
@@ -41,9 +42,9 @@ dtr_status dtri_plugin_load(struct dtri_sel *sel, const char *path, uint64_t see
     dtr_heuristic_plugin_get_fn get;
     void *symbol = dlsym(sel->plugin_library, DTR_HEURISTIC_PLUGIN_SYMBOL);
     if (!symbol)
-        return dtri_fail(error, DTR_E_FORMAT, 0,
-                         "%s is not a heuristic: it exports no function " DTR_HEURISTIC_PLUGIN_SYMBOL,
-                         path);
+        return dtri_fail(
+            error, DTR_E_FORMAT, 0,
+            "%s is not a heuristic: it exports no function " DTR_HEURISTIC_PLUGIN_SYMBOL, path);
     memcpy(&get, &symbol, sizeof get);
     const dtr_heuristic_plugin *plugin = get();
     dtr_status status = check_plugin(plugin, path, error);

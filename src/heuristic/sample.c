@@ -1,6 +1,6 @@
-/* The search of the paper's prototype (Kirisame et al., E.2): the best of sqrt(n) candidates drawn at
- * random, with storages below 1 % of the mean size of all tensors left out.  Where only small ones
- * are left they are taken after all; the prototype would search for ever. */
+/* The search of the paper's prototype (Kirisame et al., E.2): the best of sqrt(n) candidates drawn
+ * at random, with storages below 1 % of the mean size of all tensors left out.  Where only small
+ * ones are left they are taken after all; the prototype would search for ever. */
 #include <math.h>
 
 #include "heuristic/heuristic.h"

@@ -1,7 +1,7 @@
 /* Three ways, from fast to exact.  If the operands are integers below 2^53, one double division is
  * correctly rounded already.  Otherwise long double (64-bit mantissa on x86) usually decides: its
- * quotient is within half a unit of its last place, so rounding it to double goes wrong only when the
- * bits that double drops are exactly, or next to, one half.  What is left is long division. */
+ * quotient is within half a unit of its last place, so rounding it to double goes wrong only when
+ * the bits that double drops are exactly, or next to, one half.  What is left is long division. */
 #include "heuristic/score.h"
 
 #include <float.h>

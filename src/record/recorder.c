@@ -2,11 +2,11 @@
  *
  * A ring is single-producer, single-consumer: the producer owns `head`, the writer `tail`, each on
  * its own cache line; the producer keeps a copy of `tail` and looks again only when the ring seems
- * full.  A name travels through the ring as an event of kind 0 that carries a heap copy of the text,
- * so that it comes before the events that use it.
+ * full.  A name travels through the ring as an event of kind 0 that carries a heap copy of the
+ * text, so that it comes before the events that use it.
  *
- * The list of rings only grows, under a mutex that the hot path never takes.  The cost of emitting is
- * estimated by timing one event in 64 (and every wait), since timing each would double it. */
+ * The list of rings only grows, under a mutex that the hot path never takes.  The cost of emitting
+ * is estimated by timing one event in 64 (and every wait), since timing each would double it. */
 #include "dtr/recorder.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-#define LINE 64
+#define LINE   64
 #define SAMPLE 64
 #define NAP_NS 200000 /* the writer's when all rings are empty */
 
@@ -73,7 +73,8 @@ static void nap(int64_t ns)
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
-/* --- the producer's side ------------------------------------------------------------------------- */
+/* --- the producer's side -------------------------------------------------------------------------
+ */
 
 /* A free slot, or NULL when the event is to be dropped. */
 static dtr_event *claim(struct ring *ring)
@@ -141,7 +142,8 @@ static void name(void *self, int64_t id, const char *text)
     publish(ring);
 }
 
-/* --- the writer's side --------------------------------------------------------------------------- */
+/* --- the writer's side ---------------------------------------------------------------------------
+ */
 
 static void failed(dtr_recorder *r, dtr_status status, const dtr_error *error)
 {
@@ -237,7 +239,8 @@ static void *write_events(void *self)
     return NULL;
 }
 
-/* --- life ---------------------------------------------------------------------------------------- */
+/* --- life ----------------------------------------------------------------------------------------
+ */
 
 void dtr_recorder_options_init(dtr_recorder_options *options)
 {

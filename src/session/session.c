@@ -48,15 +48,16 @@ void dtr_session_options_init(dtr_session_options *options)
     *options = (dtr_session_options){.size = sizeof *options};
 }
 
-/* --- settings ------------------------------------------------------------------------------------ */
+/* --- settings ------------------------------------------------------------------------------------
+ */
 
 static const char *program_choice(const dtr_session_options *options, const char *name)
 {
     const struct {
         const char *name, *value;
     } choices[] = {
-        {"budget", options->budget},   {"heuristic", options->heuristic},
-        {"search", options->search},   {"policy", options->deallocation},
+        {"budget", options->budget}, {"heuristic", options->heuristic},
+        {"search", options->search}, {"policy", options->deallocation},
         {"output", options->record},
     };
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
@@ -81,18 +82,21 @@ static dtr_status read_settings(const dtr_session_options *options, struct dtri_
         dtr_status status = dtri_option_set(row, settings, origins[i].text, &why);
         if (status != DTR_OK)
             return dtri_fail(error, status, 0, "%s: %.400s",
-                             strcmp(origins[i].origin, "environment") == 0 ? row->environment
-                                                                          : "the program's settings",
+                             strcmp(origins[i].origin, "environment") == 0
+                                 ? row->environment
+                                 : "the program's settings",
                              why.text);
     }
     if (settings->budget.kind > DTRI_BUDGET_BYTES)
-        return dtri_fail(error, DTR_E_INVALID, 0,
-                         "DTR_BUDGET: a live run has no unlimited peak to take a share of; give bytes, "
-                         "or record without a budget first and look at its peak");
+        return dtri_fail(
+            error, DTR_E_INVALID, 0,
+            "DTR_BUDGET: a live run has no unlimited peak to take a share of; give bytes, "
+            "or record without a budget first and look at its peak");
     return DTR_OK;
 }
 
-/* --- opening ------------------------------------------------------------------------------------- */
+/* --- opening -------------------------------------------------------------------------------------
+ */
 
 static void describe_run(dtr_session *s, const dtr_session_options *options,
                          const struct dtri_settings *settings, const dtr_selector *selector)
@@ -196,8 +200,9 @@ dtr_status dtr_session_open(const dtr_session_options *options, dtr_session **ou
                             dtr_error *error)
 {
     if (options->size != sizeof *options || !options->backend)
-        return dtri_fail(error, DTR_E_INVALID, 0,
-                         "a session needs options set up by dtr_session_options_init, and a backend");
+        return dtri_fail(
+            error, DTR_E_INVALID, 0,
+            "a session needs options set up by dtr_session_options_init, and a backend");
     dtr_session *s = dtri_calloc(1, sizeof *s);
     if (!s)
         return dtri_fail_nomem(error, "a session");
@@ -224,7 +229,8 @@ void dtr_session_set_result(dtr_session *s, dtr_status result, const char *why)
     snprintf(s->why, sizeof s->why, "%s", why ? why : "");
 }
 
-/* --- closing ------------------------------------------------------------------------------------- */
+/* --- closing -------------------------------------------------------------------------------------
+ */
 
 static const char *result_name(dtr_status result)
 {

@@ -11,10 +11,10 @@ struct replay {
     const struct dtri_trace *trace;
     const struct dtri_sim_options *options;
     dtr_runtime *runtime;
-    dtr_tensor *tensors;  /* handles by trace number */
-    dtr_tensor *inputs;   /* of the call at hand */
+    dtr_tensor *tensors; /* handles by trace number */
+    dtr_tensor *inputs;  /* of the call at hand */
     dtr_output *outputs;
-    int64_t *names;       /* NAME ids by trace number, only while recording */
+    int64_t *names; /* NAME ids by trace number, only while recording */
     size_t cap_inputs, cap_outputs;
 };
 

@@ -1,4 +1,5 @@
-/* A pool of threads that take jobs by number and leave results in a list for the caller's thread. */
+/* A pool of threads that take jobs by number and leave results in a list for the caller's thread.
+ */
 #include "sim/sweep.h"
 
 #include <pthread.h>

@@ -107,9 +107,9 @@ bool dtri_chunk_unpack(const unsigned char *data, size_t size, int n_columns, in
         if (size < 9)
             return false;
         int mode = data[0] >> 4, width = data[0] & 15;
-        bool valid = mode == MODE_CONSTANT
-                         ? width == 0
-                         : mode <= MODE_DELTA && (width == 1 || width == 2 || width == 4 || width == 8);
+        bool valid = mode == MODE_CONSTANT ? width == 0
+                                           : mode <= MODE_DELTA && (width == 1 || width == 2 ||
+                                                                    width == 4 || width == 8);
         size_t body = valid ? 8 + (size_t)stored_values((enum mode)mode, n) * (size_t)width : 0;
         if (!valid || size - 1 < body)
             return false;

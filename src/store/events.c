@@ -9,7 +9,8 @@
 
 #define MAX_COLUMNS (2 + DTR_EVENT_MAX_FIELDS)
 
-/* --- writing ------------------------------------------------------------------------------------- */
+/* --- writing -------------------------------------------------------------------------------------
+ */
 
 /* Events of one kind that are not written yet. */
 struct bucket {
@@ -90,10 +91,10 @@ static dtr_status write_chunk(struct dtri_store_writer *w, struct bucket *b, dtr
     int64_t ts_min, ts_max, seq_min, seq_max;
     range(b->columns[0], b->n, &ts_min, &ts_max);
     range(b->columns[1], b->n, &seq_min, &seq_max);
-    size_t size = dtri_chunk_pack((const int64_t *const *)b->columns, 2 + b->info->n_fields, b->n,
-                                  w->packed);
-    const int64_t integers[] = {w->run, b->info->kind, ts_min, ts_max, seq_min, seq_max, b->n,
-                                DTRI_CHUNK_FORMAT};
+    size_t size =
+        dtri_chunk_pack((const int64_t *const *)b->columns, 2 + b->info->n_fields, b->n, w->packed);
+    const int64_t integers[] = {w->run,  b->info->kind, ts_min, ts_max,
+                                seq_min, seq_max,       b->n,   DTRI_CHUNK_FORMAT};
     for (int i = 0; i < 8; i++)
         sqlite3_bind_int64(store->insert_chunk, i + 1, integers[i]);
     sqlite3_bind_blob64(store->insert_chunk, 9, w->packed, size, SQLITE_STATIC);
@@ -137,7 +138,8 @@ dtr_status dtri_store_writer_flush(struct dtri_store_writer *w, dtr_error *error
     return status;
 }
 
-/* --- reading ------------------------------------------------------------------------------------- */
+/* --- reading -------------------------------------------------------------------------------------
+ */
 
 struct dtri_store_reader {
     struct dtri_store *store;
@@ -172,10 +174,11 @@ dtr_status dtri_store_reader_new(struct dtri_store *store, int64_t run, dtr_even
     for (int c = 0; values && c < r->n_columns; c++)
         r->columns[c] = values + (size_t)c * DTRI_CHUNK_EVENTS;
     if (status == DTR_OK)
-        status = dtri_store_prepare(store,
-                                    "SELECT n, format, data, id FROM event_chunk WHERE run = ?1 AND "
-                                    "kind = ?2 AND ts_max >= ?3 AND ts_min <= ?4 ORDER BY ts_min, id",
-                                    &r->statement, error);
+        status =
+            dtri_store_prepare(store,
+                               "SELECT n, format, data, id FROM event_chunk WHERE run = ?1 AND "
+                               "kind = ?2 AND ts_max >= ?3 AND ts_min <= ?4 ORDER BY ts_min, id",
+                               &r->statement, error);
     if (status != DTR_OK) {
         dtri_store_reader_free(r);
         return status;
@@ -210,7 +213,8 @@ dtr_status dtri_store_reader_next(struct dtri_store_reader *r, int *out_n,
     return DTR_OK;
 }
 
-/* --- all rows of a kind -------------------------------------------------------------------------- */
+/* --- all rows of a kind --------------------------------------------------------------------------
+ */
 
 /* Stable by seq.  Chunks of one writer are in order already, so this mostly just looks. */
 static void sort_rows(struct dtri_rows *rows);
@@ -221,8 +225,8 @@ dtr_status dtri_store_load(struct dtri_store *store, int64_t run, dtr_event_kind
 {
     struct dtri_store_reader *reader;
     struct dtri_rows rows = {.n_columns = 2 + dtr_event_info_of(kind)->n_fields};
-    dtr_status status = dtri_store_reader_new(store, run, kind, ts_min, ts_max, DTRI_ALL_COLUMNS,
-                                              &reader, error);
+    dtr_status status =
+        dtri_store_reader_new(store, run, kind, ts_min, ts_max, DTRI_ALL_COLUMNS, &reader, error);
     if (status != DTR_OK)
         return status;
     for (;;) {

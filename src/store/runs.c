@@ -18,9 +18,9 @@ static const struct column {
     size_t offset;
 } columns[] = {
 #define COLUMN_ENTRY(type, name) {#name, type, offsetof(struct dtri_run, name)},
-#define ENTRY_T(name) COLUMN_ENTRY(COLUMN_T, name)
-#define ENTRY_I(name) COLUMN_ENTRY(COLUMN_I, name)
-#define ENTRY_R(name) COLUMN_ENTRY(COLUMN_R, name)
+#define ENTRY_T(name)            COLUMN_ENTRY(COLUMN_T, name)
+#define ENTRY_I(name)            COLUMN_ENTRY(COLUMN_I, name)
+#define ENTRY_R(name)            COLUMN_ENTRY(COLUMN_R, name)
     DTRI_RUN_COLUMNS(ENTRY_T, ENTRY_I, ENTRY_R)};
 #define N_COLUMNS ((int)(sizeof columns / sizeof columns[0]))
 #define SQL_BYTES 2048
@@ -206,11 +206,12 @@ dtr_status dtri_store_run(struct dtri_store *store, int64_t id, struct dtri_run 
     return status;
 }
 
-dtr_status dtri_store_has_run(struct dtri_store *store, const struct dtri_run *like, bool *out_found,
-                              dtr_error *error)
+dtr_status dtri_store_has_run(struct dtri_store *store, const struct dtri_run *like,
+                              bool *out_found, dtr_error *error)
 {
-    static const char *const keys[] = {"trace_hash",   "heuristic",  "search",       "seed",
-                                       "deallocation", "no_release", "budget_bytes", "remat_limit_ns"};
+    static const char *const keys[] = {"trace_hash",   "heuristic",     "search",
+                                       "seed",         "deallocation",  "no_release",
+                                       "budget_bytes", "remat_limit_ns"};
     char where[SQL_BYTES] = "WHERE kind = 'sim' AND result IN ('ok', 'out_of_memory', 'thrashed')";
     size_t used = strlen(where);
     for (int i = 0; i < N_COLUMNS; i++)
@@ -233,7 +234,8 @@ dtr_status dtri_store_has_run(struct dtri_store *store, const struct dtri_run *l
     return status;
 }
 
-/* --- small tables -------------------------------------------------------------------------------- */
+/* --- small tables --------------------------------------------------------------------------------
+ */
 
 dtr_status dtri_store_add_name(struct dtri_store *store, int64_t run, int64_t id, const char *text,
                                dtr_error *error)

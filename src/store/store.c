@@ -1,7 +1,7 @@
 /* Opening and closing.
  *
- * Writing uses WAL, so that a reader can look while a run goes on, and ends with a checkpoint and the
- * rollback journal, so that the file can be copied and opened read-only.  Between commits a
+ * Writing uses WAL, so that a reader can look while a run goes on, and ends with a checkpoint and
+ * the rollback journal, so that the file can be copied and opened read-only.  Between commits a
  * transaction is always open.  Reading treats the file as hostile: no trusted schema, defensive
  * mode, query_only. */
 #include "store/store_priv.h"
@@ -16,7 +16,8 @@
 
 extern const unsigned char dtri_schema_001[];
 
-/* --- errors ------------------------------------------------------------------------------------- */
+/* --- errors -------------------------------------------------------------------------------------
+ */
 
 static dtr_status status_of(int code)
 {
@@ -68,7 +69,8 @@ dtr_status dtri_store_exec(struct dtri_store *store, const char *sql, dtr_error 
     return dtri_store_fail(store, "running a statement", error);
 }
 
-/* --- opening ------------------------------------------------------------------------------------ */
+/* --- opening ------------------------------------------------------------------------------------
+ */
 
 static dtr_status connect_db(const char *path, int flags, struct dtri_store **out_store,
                              dtr_error *error)
@@ -83,8 +85,8 @@ static dtr_status connect_db(const char *path, int flags, struct dtri_store **ou
     store->writable = !(flags & SQLITE_OPEN_READONLY);
     if (sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
         int why = errno;
-        dtr_status status = store->db ? dtri_fail(error, DTR_E_IO, why, "cannot open %s: %s%s%s", path,
-                                                  sqlite3_errmsg(store->db), why ? ": " : "",
+        dtr_status status = store->db ? dtri_fail(error, DTR_E_IO, why, "cannot open %s: %s%s%s",
+                                                  path, sqlite3_errmsg(store->db), why ? ": " : "",
                                                   why ? strerror(why) : "")
                                       : dtri_fail_nomem(error, "a database");
         sqlite3_close(store->db);
@@ -113,8 +115,8 @@ static void disconnect(struct dtri_store *store)
 /* CREATE VIEW eviction AS SELECT ..., with texts in place of NAME ids. */
 static void view_sql(char *sql, size_t size, const dtr_event_info *info)
 {
-    size_t used = (size_t)snprintf(sql, size, "CREATE VIEW %s AS SELECT e.run, e.ts_ns, e.seq",
-                                   info->name);
+    size_t used =
+        (size_t)snprintf(sql, size, "CREATE VIEW %s AS SELECT e.run, e.ts_ns, e.seq", info->name);
     bool named = false;
     for (int i = 0; i < info->n_fields; i++) {
         bool is_name = info->fields[i].unit == DTR_UNIT_NAME;
@@ -144,8 +146,8 @@ static dtr_status create_views(struct dtri_store *store, dtr_error *error)
 
 static dtr_status create_schema(struct dtri_store *store, dtr_error *error)
 {
-    dtr_status status =
-        dtri_store_exec(store, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; BEGIN", error);
+    dtr_status status = dtri_store_exec(
+        store, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; BEGIN", error);
     if (status == DTR_OK)
         status = dtri_store_exec(store, (const char *)dtri_schema_001, error);
     if (status == DTR_OK)
@@ -179,8 +181,7 @@ dtr_status dtri_store_create(const char *path, bool force, struct dtri_store **o
                              "%s exists; give another name, or --force to replace it", path);
         remove_files(path);
     }
-    dtr_status status =
-        connect_db(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &store, error);
+    dtr_status status = connect_db(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &store, error);
     if (status != DTR_OK)
         return status;
     status = create_schema(store, error);
@@ -220,14 +221,16 @@ static dtr_status check_header(struct dtri_store *store, dtr_error *error)
                          "`dtrscope record`",
                          store->path);
     if (version > DTRI_STORE_VERSION)
-        return dtri_fail(error, DTR_E_SCHEMA, 0,
-                         "%s has schema version %lld and this dtrscope knows %d; use a newer dtrscope",
-                         store->path, (long long)version, DTRI_STORE_VERSION);
+        return dtri_fail(
+            error, DTR_E_SCHEMA, 0,
+            "%s has schema version %lld and this dtrscope knows %d; use a newer dtrscope",
+            store->path, (long long)version, DTRI_STORE_VERSION);
     if (version < DTRI_STORE_VERSION)
-        return dtri_fail(error, DTR_E_SCHEMA, 0,
-                         "%s has schema version %lld, which was never released; this dtrscope knows "
-                         "%d; record the run again",
-                         store->path, (long long)version, DTRI_STORE_VERSION);
+        return dtri_fail(
+            error, DTR_E_SCHEMA, 0,
+            "%s has schema version %lld, which was never released; this dtrscope knows "
+            "%d; record the run again",
+            store->path, (long long)version, DTRI_STORE_VERSION);
     return DTR_OK;
 }
 
@@ -237,8 +240,9 @@ dtr_status dtri_store_open(const char *path, enum dtri_store_mode mode,
     struct dtri_store *store;
     if (access(path, R_OK) != 0)
         return dtri_fail(error, DTR_E_IO, errno, "cannot open %s: %s", path, strerror(errno));
-    dtr_status status = connect_db(
-        path, mode == DTRI_STORE_READ ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE, &store, error);
+    dtr_status status =
+        connect_db(path, mode == DTRI_STORE_READ ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE,
+                   &store, error);
     if (status != DTR_OK)
         return status;
     status = check_header(store, error);

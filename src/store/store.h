@@ -13,8 +13,8 @@
 #include "dtr/status.h"
 
 #define DTRI_STORE_APPLICATION_ID 0x44545253
-#define DTRI_STORE_VERSION 1
-#define DTRI_NULL INT64_MIN /* an integer column without a value */
+#define DTRI_STORE_VERSION        1
+#define DTRI_NULL                 INT64_MIN /* an integer column without a value */
 
 struct dtri_store;
 
@@ -33,17 +33,19 @@ const char *dtri_store_path(const struct dtri_store *store);
 sqlite3 *dtri_store_db(struct dtri_store *store); /* for queries; borrowed */
 dtr_status dtri_store_commit(struct dtri_store *store, dtr_error *error);
 
-/* --- runs --------------------------------------------------------------------------------------- */
+/* --- runs ---------------------------------------------------------------------------------------
+ */
 
 /* The columns of table run after id, in order: T text, I integer, R real. */
 #define DTRI_RUN_COLUMNS(T, I, R)                                                                  \
-    T(uuid) T(kind) T(program) T(trace) I(trace_hash) T(heuristic) T(search) I(seed)               \
-    T(deallocation) I(no_release) I(budget_bytes) R(budget_share) I(remat_limit_ns)                \
-    I(started_at_unix_ns) I(base_ts_ns) T(clock) T(result) T(why) I(clock_ns) I(model_compute_ns)  \
-    I(remat_compute_ns) I(peak_bytes) I(unlimited_peak_bytes) I(constant_bytes) I(evictions)       \
-    I(eager_evictions) I(rematerializations) I(score_evaluations) I(operator_runs) I(overshoots)   \
-    R(slowdown) I(wall_ns) I(search_ns) I(record_ns) I(allocator_peak_bytes) I(exit_code)          \
-    I(has_events)
+    T(uuid)                                                                                        \
+    T(kind) T(program) T(trace) I(trace_hash) T(heuristic) T(search) I(seed) T(deallocation)       \
+        I(no_release) I(budget_bytes) R(budget_share) I(remat_limit_ns) I(started_at_unix_ns)      \
+            I(base_ts_ns) T(clock) T(result) T(why) I(clock_ns) I(model_compute_ns)                \
+                I(remat_compute_ns) I(peak_bytes) I(unlimited_peak_bytes) I(constant_bytes)        \
+                    I(evictions) I(eager_evictions) I(rematerializations) I(score_evaluations)     \
+                        I(operator_runs) I(overshoots) R(slowdown) I(wall_ns) I(search_ns)         \
+                            I(record_ns) I(allocator_peak_bytes) I(exit_code) I(has_events)
 
 #define DTRI_RUN_TEXT 256
 
@@ -72,8 +74,8 @@ dtr_status dtri_store_runs(struct dtri_store *store, struct dtri_run **out_runs,
 dtr_status dtri_store_run(struct dtri_store *store, int64_t id, struct dtri_run *out_run,
                           dtr_error *error); /* DTR_E_NOT_FOUND */
 /* Whether a finished simulated run with the settings of `like` is there. */
-dtr_status dtri_store_has_run(struct dtri_store *store, const struct dtri_run *like, bool *out_found,
-                              dtr_error *error);
+dtr_status dtri_store_has_run(struct dtri_store *store, const struct dtri_run *like,
+                              bool *out_found, dtr_error *error);
 
 dtr_status dtri_store_add_name(struct dtri_store *store, int64_t run, int64_t id, const char *text,
                                dtr_error *error);
@@ -87,7 +89,8 @@ dtr_status dtri_store_add_clock_sample(struct dtri_store *store, int64_t run, in
 dtr_status dtri_store_losses(struct dtri_store *store, int64_t run, int64_t *out_count,
                              dtr_error *error);
 
-/* --- events ------------------------------------------------------------------------------------- */
+/* --- events -------------------------------------------------------------------------------------
+ */
 
 /* Appends events of any kinds to a run: they are collected by kind and written as chunks. */
 struct dtri_store_writer;
@@ -99,8 +102,8 @@ dtr_status dtri_store_writer_add(struct dtri_store_writer *writer, const dtr_eve
 dtr_status dtri_store_writer_flush(struct dtri_store_writer *writer, dtr_error *error);
 void dtri_store_writer_free(struct dtri_store_writer *writer); /* accepts NULL; does not flush */
 
-/* Reads the events of one kind of one run whose chunks touch [ts_min, ts_max], chunk by chunk in the
- * order of writing.  Rows outside the range are not filtered out. */
+/* Reads the events of one kind of one run whose chunks touch [ts_min, ts_max], chunk by chunk in
+ * the order of writing.  Rows outside the range are not filtered out. */
 struct dtri_store_reader;
 dtr_status dtri_store_reader_new(struct dtri_store *store, int64_t run, dtr_event_kind kind,
                                  int64_t ts_min, int64_t ts_max, uint64_t wanted,

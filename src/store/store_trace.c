@@ -1,9 +1,9 @@
 /* Rebuilding what a program asked for from what the runtime said about it.
  *
- * The events that matter are merged by seq.  An operator is a run of events (operator, its operands,
- * its tensors), emitted together; its cost is that of its first run, which comes later, so costs are
- * looked up beforehand.  An operator without a first run failed, and so did the program then.
- * Evictions, replays and decisions are the runtime's doing and are left out. */
+ * The events that matter are merged by seq.  An operator is a run of events (operator, its
+ * operands, its tensors), emitted together; its cost is that of its first run, which comes later,
+ * so costs are looked up beforehand.  An operator without a first run failed, and so did the
+ * program then. Evictions, replays and decisions are the runtime's doing and are left out. */
 #include "store/store_trace.h"
 
 #include <stdlib.h>
@@ -62,7 +62,8 @@ static const int64_t *fields(const struct rebuild *b, const struct item *item)
     return rows->rows + item->row * (size_t)rows->n_columns + 2;
 }
 
-/* --- loading ------------------------------------------------------------------------------------- */
+/* --- loading -------------------------------------------------------------------------------------
+ */
 
 static int by_seq(const void *a, const void *b)
 {
@@ -144,7 +145,8 @@ static dtr_status load_names(struct rebuild *b, dtr_error *error)
     return status;
 }
 
-/* --- rebuilding ---------------------------------------------------------------------------------- */
+/* --- rebuilding ----------------------------------------------------------------------------------
+ */
 
 static const char *name_of(const struct rebuild *b, int64_t id)
 {

@@ -1,5 +1,5 @@
-/* The event stream as tables: one read-only, eponymous virtual table dtr_event_<kind> for each kind,
- * with columns run, ts_ns, seq and the fields of the kind.
+/* The event stream as tables: one read-only, eponymous virtual table dtr_event_<kind> for each
+ * kind, with columns run, ts_ns, seq and the fields of the kind.
  *
  * Conditions on run (=) and ts_ns (<, <=, >, >=) choose which chunks are read; SQLite checks them
  * again on each row.  Only columns that the statement uses are unpacked.  The module reads nothing
@@ -175,12 +175,12 @@ static int table_filter(sqlite3_vtab_cursor *base, int which, const char *wanted
     cursor->rowid = 0;
     sqlite3_finalize(cursor->chunks);
     cursor->chunks = NULL;
-    int code = sqlite3_prepare_v2(
-        table->db,
-        "SELECT run, n, format, data, id FROM main.event_chunk WHERE kind = ?1 "
-        "AND (?2 IS NULL OR run = ?2) AND (?3 IS NULL OR ts_max >= ?3) "
-        "AND (?4 IS NULL OR ts_min <= ?4) ORDER BY run, ts_min, id",
-        -1, &cursor->chunks, NULL);
+    int code =
+        sqlite3_prepare_v2(table->db,
+                           "SELECT run, n, format, data, id FROM main.event_chunk WHERE kind = ?1 "
+                           "AND (?2 IS NULL OR run = ?2) AND (?3 IS NULL OR ts_max >= ?3) "
+                           "AND (?4 IS NULL OR ts_min <= ?4) ORDER BY run, ts_min, id",
+                           -1, &cursor->chunks, NULL);
     if (code != SQLITE_OK)
         return code;
     sqlite3_bind_int(cursor->chunks, 1, (int)table->info->kind);
@@ -215,8 +215,7 @@ static int table_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int
         double real;
         memcpy(&real, &value, sizeof real);
         sqlite3_result_double(context, real);
-    } else if (column >= 3 && value == DTR_NONE &&
-               info->fields[column - 3].unit != DTR_UNIT_CODE &&
+    } else if (column >= 3 && value == DTR_NONE && info->fields[column - 3].unit != DTR_UNIT_CODE &&
                strcmp(info->fields[column - 3].name, "delta") != 0) {
         sqlite3_result_null(context);
     } else {

@@ -1,5 +1,5 @@
-/* Making a trace step by step, with all limits checked here, so that what a reader hands over can be
- * replayed without further checks. */
+/* Making a trace step by step, with all limits checked here, so that what a reader hands over can
+ * be replayed without further checks. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,7 +7,7 @@
 #include "trace/trace.h"
 
 /* Sums of sizes, and of costs times outputs, stay below these; the core relies on the second. */
-#define MAX_BYTES (INT64_C(1) << 61)
+#define MAX_BYTES  (INT64_C(1) << 61)
 #define MAX_WEIGHT (INT64_C(1) << 60)
 
 static dtr_status no_memory(dtr_error *error)
@@ -50,8 +50,10 @@ static dtr_status push_tensor(struct dtri_trace_builder *b, struct dtri_trace_te
                               int64_t storage_bytes, dtr_error *error)
 {
     struct dtri_trace *t = b->trace;
-    if (tensor.bytes < 0 || tensor.bytes > MAX_BYTES - b->sum_bytes || t->n_tensors >= UINT32_MAX / 2)
-        return dtri_fail(error, DTR_E_LIMIT, 0, "the sizes of all tensors together are out of range");
+    if (tensor.bytes < 0 || tensor.bytes > MAX_BYTES - b->sum_bytes ||
+        t->n_tensors >= UINT32_MAX / 2)
+        return dtri_fail(error, DTR_E_LIMIT, 0,
+                         "the sizes of all tensors together are out of range");
     if (!DTRI_RESERVE(t->tensors, b->cap_tensors, t->n_tensors + 1) ||
         !DTRI_RESERVE(b->storage_bytes, b->cap_storage_bytes, t->n_tensors + 1) ||
         !DTRI_RESERVE(b->references, b->cap_references, t->n_tensors + 1))
@@ -164,7 +166,8 @@ dtr_status dtri_trace_add_output(struct dtri_trace_builder *b, uint32_t tensor, 
     return DTR_OK;
 }
 
-/* --- content hash ------------------------------------------------------------------------------ */
+/* --- content hash ------------------------------------------------------------------------------
+ */
 
 static void mix(uint64_t *hash, uint64_t value)
 {

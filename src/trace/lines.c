@@ -10,9 +10,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-#define MAX_LINE (16u << 20)
+#define MAX_LINE  (16u << 20)
 #define XZ_MEMORY (128u << 20)
-#define CHUNK 65536u
+#define CHUNK     65536u
 
 struct dtri_lines {
     FILE *file;

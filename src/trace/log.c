@@ -1,8 +1,8 @@
 /* The published operator log: JSON lines, one instruction each.
  *
- * Names are variables: CALL, CONSTANT, COPY, COPY_FROM and MUTATE bind them, and what they are bound
- * to does not depend on evictions, so they are resolved here.  What each instruction means is in
- * Kirisame et al., C.6, and in the authors' prototype, which writes these logs. */
+ * Names are variables: CALL, CONSTANT, COPY, COPY_FROM and MUTATE bind them, and what they are
+ * bound to does not depend on evictions, so they are resolved here.  What each instruction means is
+ * in Kirisame et al., C.6, and in the authors' prototype, which writes these logs. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -52,7 +52,8 @@ static dtr_status located(struct log_reader *r, dtr_status status, dtr_error *er
                      (long long)dtri_lines_number(r->lines), inner.text);
 }
 
-/* --- fields ------------------------------------------------------------------------------------ */
+/* --- fields ------------------------------------------------------------------------------------
+ */
 
 static dtr_status text_field(struct log_reader *r, const char *key, const char **out,
                              dtr_error *error)
@@ -85,7 +86,8 @@ static dtr_status list_field(struct log_reader *r, const char *key, json_t **out
     return json_is_array(*out) ? DTR_OK : bad(r, error, "the line lacks the list", key);
 }
 
-/* --- names ------------------------------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------------------------------
+ */
 
 static dtr_status bind(struct log_reader *r, const char *name, uint32_t tensor, dtr_error *error)
 {
@@ -131,7 +133,8 @@ static dtr_status look_up_args(struct log_reader *r, size_t *out_n, dtr_error *e
     return DTR_OK;
 }
 
-/* --- lines ------------------------------------------------------------------------------------- */
+/* --- lines -------------------------------------------------------------------------------------
+ */
 
 /* The next line as JSON in r->line, NULL at the end. */
 static dtr_status next_line(struct log_reader *r, dtr_error *error)
@@ -344,7 +347,8 @@ static dtr_status read_release(struct log_reader *r, dtr_error *error)
     int64_t id = dtri_intern_find(&r->names, name);
     if (id < 0)
         return DTR_OK;
-    return located(r, dtri_trace_add_step(&r->build, DTRI_STEP_RELEASE, r->bound[id], error), error);
+    return located(r, dtri_trace_add_step(&r->build, DTRI_STEP_RELEASE, r->bound[id], error),
+                   error);
 }
 
 static dtr_status read_annotate(struct log_reader *r, dtr_error *error)
@@ -360,8 +364,8 @@ static const struct {
     const char *name;
     dtr_status (*read)(struct log_reader *, dtr_error *);
 } instructions[] = {
-    {"CALL", read_call},       {"CONSTANT", read_constant}, {"COPY", read_copy},
-    {"RELEASE", read_release}, {"MUTATE", read_mutate},     {"COPY_FROM", read_copy_from},
+    {"CALL", read_call},         {"CONSTANT", read_constant}, {"COPY", read_copy},
+    {"RELEASE", read_release},   {"MUTATE", read_mutate},     {"COPY_FROM", read_copy_from},
     {"ANNOTATE", read_annotate},
 };
 
@@ -381,7 +385,8 @@ static dtr_status skip_to_start(struct log_reader *r, dtr_error *error)
         TRY(next_line(r, error));
         if (!r->line)
             return dtri_fail(error, DTR_E_FORMAT, 0,
-                             "%s: there is no ANNOTATE START in it; is it an operator log?", r->path);
+                             "%s: there is no ANNOTATE START in it; is it an operator log?",
+                             r->path);
         const char *what = json_string_value(json_object_get(r->line, "ANNOTATION"));
         const char *name = json_string_value(json_object_get(r->line, "INSTRUCTION"));
         if (what && name && strcmp(name, "ANNOTATE") == 0 && strcmp(what, "START") == 0)

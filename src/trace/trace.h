@@ -33,8 +33,8 @@ struct dtri_trace_step {
 
 struct dtri_trace_op {
     int64_t cost_ns;
-    uint32_t name;         /* index into names */
-    uint32_t first_input;  /* into inputs */
+    uint32_t name;        /* index into names */
+    uint32_t first_input; /* into inputs */
     uint32_t n_inputs;
     uint32_t first_output; /* tensor; the outputs are consecutive */
     uint32_t n_outputs;
@@ -53,13 +53,13 @@ struct dtri_trace_mark {
 };
 
 struct dtri_trace {
-    char *source;      /* where it came from, for messages: a path, "<stdin>", "chain(1000)" */
-    uint64_t hash;     /* of the content: steps, operators, sizes, costs; names excluded */
-    bool live;         /* recorded from a program that reclaims; replay does so too */
+    char *source;  /* where it came from, for messages: a path, "<stdin>", "chain(1000)" */
+    uint64_t hash; /* of the content: steps, operators, sizes, costs; names excluded */
+    bool live;     /* recorded from a program that reclaims; replay does so too */
 
     struct dtri_trace_step *steps;
     struct dtri_trace_op *ops;
-    uint32_t *inputs;  /* tensors */
+    uint32_t *inputs; /* tensors */
     struct dtri_trace_tensor *tensors;
     struct dtri_trace_mark *marks;
     uint32_t *outputs; /* what the program holds at the end, in the order in which the names were
@@ -81,7 +81,8 @@ dtr_status dtri_trace_read_log(const char *path, struct dtri_trace **out_trace, 
  * backward ones, each of which takes the forward value before it and the gradient after it. */
 dtr_status dtri_trace_chain(uint32_t n, struct dtri_trace **out_trace, dtr_error *error);
 
-/* --- build.c: making a trace, for readers ------------------------------------------------------ */
+/* --- build.c: making a trace, for readers ------------------------------------------------------
+ */
 
 struct dtri_trace_builder {
     struct dtri_trace *trace;
