@@ -54,23 +54,39 @@ dtr_status dtri_option_set(const struct dtri_option *option, void *settings, con
     return status;
 }
 
-/* Letters that differ, position by position, and in length: enough to find a typo. */
+#define MAX_TYPO 64 /* longer names are not guessed at */
+
+/* Letters to put in, take out or change to get from one name to the other (Levenshtein). */
 static size_t distance(const char *a, const char *b)
 {
-    size_t n = 0;
-    for (; *a && *b; a++, b++)
-        n += *a != *b;
-    return n + strlen(a) + strlen(b);
+    size_t row[MAX_TYPO + 1], n = strlen(a), m = strlen(b);
+    if (n > MAX_TYPO || m > MAX_TYPO)
+        return n + m;
+    for (size_t j = 0; j <= m; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            size_t one_more = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
+            diagonal = row[j];
+            row[j] = change < one_more ? change : one_more;
+        }
+    }
+    return row[m];
 }
 
 static dtr_status unknown(const struct dtri_option *table, const char *given, dtr_error *error)
 {
     const struct dtri_option *nearest = table;
-    const char *bare = given + strspn(given, "-");
+    char bare[MAX_TYPO + 1] = "";
+    strncat(bare, given + strspn(given, "-"), MAX_TYPO);
+    bare[strcspn(bare, "=")] = '\0';
     for (const struct dtri_option *o = table; o->name; o++)
         if (distance(o->name, bare) < distance(nearest->name, bare))
             nearest = o;
-    if (nearest->name && distance(nearest->name, bare) <= 3)
+    if (nearest->name && strlen(bare) > 2 && distance(nearest->name, bare) <= 3)
         return dtri_fail(error, DTR_E_INVALID, 0, "there is no option %.64s; did you mean --%s?",
                          given, nearest->name);
     return dtri_fail(error, DTR_E_INVALID, 0, "there is no option %.64s; see --help", given);
