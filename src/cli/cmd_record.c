@@ -111,8 +111,7 @@ static dtr_status choose_file(struct given *given, const char *program, char *pa
     return DTR_OK;
 }
 
-/* --- the child -----------------------------------------------------------------------------------
- */
+/* --- the child -------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t child_pid;
 
@@ -162,8 +161,7 @@ static int run_program(char **command, const struct given *given)
     return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }
 
-/* --- afterwards ----------------------------------------------------------------------------------
- */
+/* --- afterwards ------------------------------------------------------------------------------- */
 
 static void print_summary(struct dtri_store *store, const struct dtri_run *run)
 {

@@ -86,8 +86,7 @@ static void on_interrupt(int signal)
     interrupted = 1;
 }
 
-/* --- lists in arguments --------------------------------------------------------------------------
- */
+/* --- lists in arguments ----------------------------------------------------------------------- */
 
 struct texts {
     char **items;
@@ -219,8 +218,7 @@ static dtr_status read_policies(const char *list, bool *wanted, dtr_error *error
     return status;
 }
 
-/* --- the sweep -----------------------------------------------------------------------------------
- */
+/* --- the sweep -------------------------------------------------------------------------------- */
 
 struct sweep {
     const struct settings *settings;
@@ -341,8 +339,7 @@ static dtr_status job_done(void *user, const struct dtri_sweep_job *job, dtr_sta
     return stored;
 }
 
-/* --- printing ------------------------------------------------------------------------------------
- */
+/* --- printing --------------------------------------------------------------------------------- */
 
 static void print_cell(const struct dtri_run *run)
 {
@@ -389,8 +386,7 @@ static void print_tables(const struct sweep *s)
     }
 }
 
-/* --- the command ---------------------------------------------------------------------------------
- */
+/* --- the command ------------------------------------------------------------------------------ */
 
 static dtr_status open_output(struct sweep *s, dtr_error *error)
 {

@@ -73,8 +73,7 @@ static void nap(int64_t ns)
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
-/* --- the producer's side -------------------------------------------------------------------------
- */
+/* --- the producer's side ---------------------------------------------------------------------- */
 
 /* A free slot, or NULL when the event is to be dropped. */
 static dtr_event *claim(struct ring *ring)
@@ -142,8 +141,7 @@ static void name(void *self, int64_t id, const char *text)
     publish(ring);
 }
 
-/* --- the writer's side ---------------------------------------------------------------------------
- */
+/* --- the writer's side ------------------------------------------------------------------------ */
 
 static void failed(dtr_recorder *r, dtr_status status, const dtr_error *error)
 {
@@ -239,8 +237,7 @@ static void *write_events(void *self)
     return NULL;
 }
 
-/* --- life ----------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 void dtr_recorder_options_init(dtr_recorder_options *options)
 {

@@ -48,8 +48,7 @@ void dtr_session_options_init(dtr_session_options *options)
     *options = (dtr_session_options){.size = sizeof *options};
 }
 
-/* --- settings ------------------------------------------------------------------------------------
- */
+/* --- settings --------------------------------------------------------------------------------- */
 
 static const char *program_choice(const dtr_session_options *options, const char *name)
 {
@@ -95,8 +94,7 @@ static dtr_status read_settings(const dtr_session_options *options, struct dtri_
     return DTR_OK;
 }
 
-/* --- opening -------------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static void describe_run(dtr_session *s, const dtr_session_options *options,
                          const struct dtri_settings *settings, const dtr_selector *selector)
@@ -229,8 +227,7 @@ void dtr_session_set_result(dtr_session *s, dtr_status result, const char *why)
     snprintf(s->why, sizeof s->why, "%s", why ? why : "");
 }
 
-/* --- closing -------------------------------------------------------------------------------------
- */
+/* --- closing ---------------------------------------------------------------------------------- */
 
 static const char *result_name(dtr_status result)
 {

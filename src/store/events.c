@@ -9,8 +9,7 @@
 
 #define MAX_COLUMNS (2 + DTR_EVENT_MAX_FIELDS)
 
-/* --- writing -------------------------------------------------------------------------------------
- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /* Events of one kind that are not written yet. */
 struct bucket {
@@ -138,8 +137,7 @@ dtr_status dtri_store_writer_flush(struct dtri_store_writer *w, dtr_error *error
     return status;
 }
 
-/* --- reading -------------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 struct dtri_store_reader {
     struct dtri_store *store;
@@ -213,8 +211,7 @@ dtr_status dtri_store_reader_next(struct dtri_store_reader *r, int *out_n,
     return DTR_OK;
 }
 
-/* --- all rows of a kind --------------------------------------------------------------------------
- */
+/* --- all rows of a kind ----------------------------------------------------------------------- */
 
 /* Stable by seq.  Chunks of one writer are in order already, so this mostly just looks. */
 static void sort_rows(struct dtri_rows *rows);

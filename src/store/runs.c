@@ -234,8 +234,7 @@ dtr_status dtri_store_has_run(struct dtri_store *store, const struct dtri_run *l
     return status;
 }
 
-/* --- small tables --------------------------------------------------------------------------------
- */
+/* --- small tables ----------------------------------------------------------------------------- */
 
 dtr_status dtri_store_add_name(struct dtri_store *store, int64_t run, int64_t id, const char *text,
                                dtr_error *error)

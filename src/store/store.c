@@ -16,8 +16,7 @@
 
 extern const unsigned char dtri_schema_001[];
 
-/* --- errors -------------------------------------------------------------------------------------
- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static dtr_status status_of(int code)
 {
@@ -69,8 +68,7 @@ dtr_status dtri_store_exec(struct dtri_store *store, const char *sql, dtr_error 
     return dtri_store_fail(store, "running a statement", error);
 }
 
-/* --- opening ------------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static dtr_status connect_db(const char *path, int flags, struct dtri_store **out_store,
                              dtr_error *error)

@@ -33,19 +33,19 @@ const char *dtri_store_path(const struct dtri_store *store);
 sqlite3 *dtri_store_db(struct dtri_store *store); /* for queries; borrowed */
 dtr_status dtri_store_commit(struct dtri_store *store, dtr_error *error);
 
-/* --- runs ---------------------------------------------------------------------------------------
- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 /* The columns of table run after id, in order: T text, I integer, R real. */
+/* clang-format off */
 #define DTRI_RUN_COLUMNS(T, I, R)                                                                  \
-    T(uuid)                                                                                        \
-    T(kind) T(program) T(trace) I(trace_hash) T(heuristic) T(search) I(seed) T(deallocation)       \
-        I(no_release) I(budget_bytes) R(budget_share) I(remat_limit_ns) I(started_at_unix_ns)      \
-            I(base_ts_ns) T(clock) T(result) T(why) I(clock_ns) I(model_compute_ns)                \
-                I(remat_compute_ns) I(peak_bytes) I(unlimited_peak_bytes) I(constant_bytes)        \
-                    I(evictions) I(eager_evictions) I(rematerializations) I(score_evaluations)     \
-                        I(operator_runs) I(overshoots) R(slowdown) I(wall_ns) I(search_ns)         \
-                            I(record_ns) I(allocator_peak_bytes) I(exit_code) I(has_events)
+    T(uuid) T(kind) T(program) T(trace) I(trace_hash) T(heuristic) T(search) I(seed)               \
+    T(deallocation) I(no_release) I(budget_bytes) R(budget_share) I(remat_limit_ns)                \
+    I(started_at_unix_ns) I(base_ts_ns) T(clock) T(result) T(why) I(clock_ns) I(model_compute_ns)  \
+    I(remat_compute_ns) I(peak_bytes) I(unlimited_peak_bytes) I(constant_bytes) I(evictions)       \
+    I(eager_evictions) I(rematerializations) I(score_evaluations) I(operator_runs) I(overshoots)   \
+    R(slowdown) I(wall_ns) I(search_ns) I(record_ns) I(allocator_peak_bytes) I(exit_code)          \
+    I(has_events)
+/* clang-format on */
 
 #define DTRI_RUN_TEXT 256
 
@@ -89,8 +89,7 @@ dtr_status dtri_store_add_clock_sample(struct dtri_store *store, int64_t run, in
 dtr_status dtri_store_losses(struct dtri_store *store, int64_t run, int64_t *out_count,
                              dtr_error *error);
 
-/* --- events -------------------------------------------------------------------------------------
- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 /* Appends events of any kinds to a run: they are collected by kind and written as chunks. */
 struct dtri_store_writer;

@@ -74,8 +74,7 @@ void dtri_run_set_sim_result(struct dtri_run *run, const struct dtri_sim_result 
     dtri_run_set_text(run->why, result->why);
 }
 
-/* --- a simulation with its events ----------------------------------------------------------------
- */
+/* --- a simulation with its events ------------------------------------------------------------- */
 
 /* Events of a simulation go straight into the writer: there is no program to keep from waiting. */
 struct direct {

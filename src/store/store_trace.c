@@ -62,8 +62,7 @@ static const int64_t *fields(const struct rebuild *b, const struct item *item)
     return rows->rows + item->row * (size_t)rows->n_columns + 2;
 }
 
-/* --- loading -------------------------------------------------------------------------------------
- */
+/* --- loading ---------------------------------------------------------------------------------- */
 
 static int by_seq(const void *a, const void *b)
 {
@@ -145,8 +144,7 @@ static dtr_status load_names(struct rebuild *b, dtr_error *error)
     return status;
 }
 
-/* --- rebuilding ----------------------------------------------------------------------------------
- */
+/* --- rebuilding ------------------------------------------------------------------------------- */
 
 static const char *name_of(const struct rebuild *b, int64_t id)
 {

@@ -166,8 +166,7 @@ dtr_status dtri_trace_add_output(struct dtri_trace_builder *b, uint32_t tensor, 
     return DTR_OK;
 }
 
-/* --- content hash ------------------------------------------------------------------------------
- */
+/* --- content hash ----------------------------------------------------------------------------- */
 
 static void mix(uint64_t *hash, uint64_t value)
 {

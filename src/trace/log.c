@@ -52,8 +52,7 @@ static dtr_status located(struct log_reader *r, dtr_status status, dtr_error *er
                      (long long)dtri_lines_number(r->lines), inner.text);
 }
 
-/* --- fields ------------------------------------------------------------------------------------
- */
+/* --- fields ----------------------------------------------------------------------------------- */
 
 static dtr_status text_field(struct log_reader *r, const char *key, const char **out,
                              dtr_error *error)
@@ -86,8 +85,7 @@ static dtr_status list_field(struct log_reader *r, const char *key, json_t **out
     return json_is_array(*out) ? DTR_OK : bad(r, error, "the line lacks the list", key);
 }
 
-/* --- names -------------------------------------------------------------------------------------
- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static dtr_status bind(struct log_reader *r, const char *name, uint32_t tensor, dtr_error *error)
 {
@@ -133,8 +131,7 @@ static dtr_status look_up_args(struct log_reader *r, size_t *out_n, dtr_error *e
     return DTR_OK;
 }
 
-/* --- lines -------------------------------------------------------------------------------------
- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 /* The next line as JSON in r->line, NULL at the end. */
 static dtr_status next_line(struct log_reader *r, dtr_error *error)

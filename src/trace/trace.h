@@ -81,8 +81,7 @@ dtr_status dtri_trace_read_log(const char *path, struct dtri_trace **out_trace, 
  * backward ones, each of which takes the forward value before it and the gradient after it. */
 dtr_status dtri_trace_chain(uint32_t n, struct dtri_trace **out_trace, dtr_error *error);
 
-/* --- build.c: making a trace, for readers ------------------------------------------------------
- */
+/* --- build.c: making a trace, for readers ----------------------------------------------------- */
 
 struct dtri_trace_builder {
     struct dtri_trace *trace;
