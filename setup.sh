@@ -70,7 +70,8 @@ serve_once() {
     done
     cat "$log"
     address=$(grep -o -m 1 'http://[0-9.]*:[0-9]*' "$log" || true)
-    if [ -z "$address" ] || ! curl -fsS -o "$out/page.html" "$address/"; then
+    if [ -z "$address" ] || ! curl -fsS -o "$out/page.html" "$address/" ||
+        ! grep -qi '<!doctype html' "$out/page.html"; then
         kill "$server" 2>/dev/null || true
         die "the page did not answer; see $log"
     fi
