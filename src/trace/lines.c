@@ -137,9 +137,8 @@ dtr_status dtri_lines_next(struct dtri_lines *l, char **out_line, size_t *out_le
 {
     size_t searched = 0;
     for (;;) {
-        char *from = l->buffer + l->begin + searched;
         size_t rest = l->end - l->begin - searched;
-        char *newline = rest ? memchr(from, '\n', rest) : NULL;
+        char *newline = rest ? memchr(l->buffer + l->begin + searched, '\n', rest) : NULL;
         if (newline || (l->at_end && l->end > l->begin)) {
             *out_line = l->buffer + l->begin;
             *out_length = newline ? (size_t)(newline - *out_line) : l->end - l->begin;
