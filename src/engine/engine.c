@@ -142,7 +142,6 @@ void dtr_scope_enter(dtr_engine *e)
     if (!DTRI_RESERVE(e->scopes, e->cap_scopes, e->n_scopes + 1)) {
         e->missing_scopes++;
         dtri_engine_fail(e, DTR_E_NOMEM, "no memory for a scope");
-        e->n_missing_scopes++;
         return;
     }
     e->scopes[e->n_scopes++] = NULL;

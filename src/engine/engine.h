@@ -142,8 +142,7 @@ struct dtr_engine {
     uint64_t next_node_id, visit;
     dtr_array **scopes; /* first array of each; 0 is the engine's own */
     size_t n_scopes, cap_scopes;
-    size_t n_missing_scopes; /* entered when there was no memory, and not left yet */
-    size_t missing_scopes;   /* entered when there was no memory for them */
+    size_t missing_scopes; /* entered when there was no memory, and not left yet */
     dtr_array **parameters;
     size_t n_parameters, cap_parameters;
     dtr_optimizer *optimizers;
