@@ -8,7 +8,11 @@ add_test(NAME house/layers COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/house/
 add_test(NAME house/layers-self-test
          COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/house/layers.py --self-test)
 if(NOT PYTHON3)
-  set_tests_properties(house/layers house/layers-self-test PROPERTIES DISABLED ON)
+  # The page's sources hold, and web/dist is what they build to.
+add_test(NAME house/page COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/house/page.sh)
+set_tests_properties(house/page PROPERTIES SKIP_RETURN_CODE 77)
+
+set_tests_properties(house/page house/layers house/layers-self-test PROPERTIES DISABLED ON)
 endif()
 
 # Every source is as clang-format would write it.
@@ -34,4 +38,8 @@ add_library(public_headers OBJECT ${header_units})
 target_include_directories(public_headers PRIVATE ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(public_headers PRIVATE -pedantic -Werror)
 
-set_tests_properties(house/layers house/layers-self-test house/format PROPERTIES LABELS house)
+# The page's sources hold, and web/dist is what they build to.
+add_test(NAME house/page COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/house/page.sh)
+set_tests_properties(house/page PROPERTIES SKIP_RETURN_CODE 77)
+
+set_tests_properties(house/page house/layers house/layers-self-test house/format PROPERTIES LABELS house)
