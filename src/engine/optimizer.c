@@ -84,7 +84,7 @@ static void update_one(dtr_optimizer *optimizer, size_t i, dtr_array *grad)
 {
     dtr_engine *e = optimizer->engine;
     dtr_array *in[MAX_STATE + 2], *out[MAX_STATE + 1];
-    dtr_shape shapes[MAX_STATE + 1];
+    dtr_shape shapes[MAX_STATE + 1] = {{0}};
     int n_state = optimizer->n_state;
     for (int k = 0; k <= n_state; k++) {
         in[k] = k ? optimizer->state[i * (size_t)n_state + (size_t)k - 1] : e->parameters[i];
