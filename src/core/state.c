@@ -86,7 +86,7 @@ void dtri_become_resident(dtr_runtime *rt, uint32_t storage, void *data)
     struct dtri_storage *s = dtri_storage_at(rt, storage);
     assert(dtri_is_evicted(s));
     s->state = DTRI_RESIDENT;
-    s->call = rt->graph.call;
+    s->call = s->summed[0] = s->summed[1] = rt->graph.call;
     s->data = data;
     rt->stats.in_use_bytes += s->bytes;
     if (rt->selector)

@@ -1,8 +1,9 @@
 /* Walks over evicted storages: the exact neighbourhood e* of the paper (C.2), computed when asked.
  *
- * An output that waits for its operator's first run counts as evicted, but only for candidates that
- * became resident after the program called that operator: the published simulator sums up a
- * neighbourhood when its storage comes back, and later calls do not change that sum.
+ * An output that waits for its operator's first run counts as evicted, but only for candidates
+ * whose sum began anew after the program called that operator: when they came back themselves, or
+ * when something at the border of their neighbourhood did (selector.c notes both).  The published
+ * simulator keeps its sums in between, and a later call does not change them.
  *
  * Keeping the sums up to date instead, as the published simulator does, costs at every eviction and
  * rematerialization; computing them only for the few candidates that an index looks at costs less,
@@ -34,7 +35,7 @@ static void walk(struct dtri_graph *g, struct dtri_walk *w, uint32_t storage,
                  void (*found)(void *, uint32_t), void *user)
 {
     uint32_t mark = dtri_visit_begin(g);
-    uint32_t at = storage, since = g->storages[storage].call;
+    uint32_t at = storage, since = g->storages[storage].summed[direction];
     w->n = 0;
     g->storages[storage].visit = mark;
     for (;;) {

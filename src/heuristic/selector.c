@@ -121,9 +121,23 @@ static void evicted(dtr_selector *selector, uint32_t storage)
         dtri_classes_evicted(&sel->classes, sel->graph, storage);
 }
 
-static void reset_leaf(void *user, uint32_t storage)
+/* `storage` sees something below it, or above it, come back: its sum in that direction is another.
+ */
+static void sum_anew(struct dtri_sel *sel, uint32_t storage, enum dtri_direction direction)
 {
-    dtri_index_reset(user, storage);
+    sel->graph->storages[storage].summed[direction] = sel->graph->call;
+    if (indexed(sel))
+        dtri_index_reset(sel, storage);
+}
+
+static void sum_down_anew(void *user, uint32_t storage)
+{
+    sum_anew(user, storage, DTRI_DOWN);
+}
+
+static void sum_up_anew(void *user, uint32_t storage)
+{
+    sum_anew(user, storage, DTRI_UP);
 }
 
 /* The neighbours of `storage`: they may lose the class that they share with it.  Whoever knows the
@@ -137,35 +151,31 @@ static void reset_neighbours(struct dtri_sel *sel, uint32_t storage)
         dtri_index_reset(sel, g->edges[e].child);
 }
 
-/* Resets all candidates whose cost counts `storage`, or did until just now. */
-static void reset_around(struct dtri_sel *sel, uint32_t storage)
+/* Tells all candidates whose cost counts `storage`, or did until just now. */
+static void change_around(struct dtri_sel *sel, uint32_t storage)
 {
-    if (!indexed(sel))
-        return;
-    sel->walk.failed = false;
     switch (sel->rule.cost) {
     case DTRI_COST_NEIGHBOURHOOD: /* it is a descendant of those above, an ancestor of those below
                                    */
-        dtri_walk_border(sel->graph, &sel->walk, storage, DTRI_UP, reset_leaf, sel);
+        dtri_walk_border(sel->graph, &sel->walk, storage, DTRI_UP, sum_down_anew, sel);
         /* fall through */
     case DTRI_COST_ANCESTORS:
-        dtri_walk_border(sel->graph, &sel->walk, storage, DTRI_DOWN, reset_leaf, sel);
+        dtri_walk_border(sel->graph, &sel->walk, storage, DTRI_DOWN, sum_up_anew, sel);
         break;
     case DTRI_COST_CLASSES:
-        reset_neighbours(sel, storage);
+        if (indexed(sel))
+            reset_neighbours(sel, storage);
         break;
     case DTRI_COST_NONE:
     case DTRI_COST_LOCAL:
         break;
     }
-    if (sel->walk.failed) /* some leaves kept a cost that is too high now */
-        sel->index.failed = true;
 }
 
 static void returned(dtr_selector *selector, uint32_t storage)
 {
     struct dtri_sel *sel = sel_of(selector);
-    reset_around(sel, storage);
+    change_around(sel, storage);
     if (uses_classes(sel))
         dtri_classes_returned(&sel->classes, sel->graph, storage);
 }
@@ -173,7 +183,7 @@ static void returned(dtr_selector *selector, uint32_t storage)
 static void cheaper(dtr_selector *selector, uint32_t storage, int64_t cost)
 {
     struct dtri_sel *sel = sel_of(selector);
-    reset_around(sel, storage);
+    change_around(sel, storage);
     if (indexed(sel))
         dtri_index_reset(sel, storage);
     if (uses_classes(sel))
