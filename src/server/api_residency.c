@@ -11,9 +11,12 @@
 
 typedef const struct dtri_storage_info *info_ptr;
 
+/* Constants last: they stay all the time. */
 static int by_creation(const void *a, const void *b)
 {
     const struct dtri_storage_info *x = *(const info_ptr *)a, *y = *(const info_ptr *)b;
+    if ((x->op == DTR_NONE) != (y->op == DTR_NONE))
+        return x->op == DTR_NONE ? 1 : -1;
     return (x->id > y->id) - (x->id < y->id);
 }
 

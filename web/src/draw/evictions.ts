@@ -6,13 +6,13 @@ import { bytes, plural, time } from '../lib/format';
 import { timeToX, type Window } from '../lib/scale';
 import type { Hit, Hooks, Source, Table, Track, View } from './track';
 
-const HEIGHT = 34;
+const HEIGHT = 50;
 const REACH = 5; // px around the pointer
 
 export class EvictionTrack implements Track {
   readonly id = 'evictions';
   readonly title = 'Evictions';
-  readonly hint = 'click for the decision';
+  readonly hint = 'click for candidates';
   private data: Evictions | null = null;
   private readonly latest: Latest<Evictions>;
 
@@ -41,7 +41,7 @@ export class EvictionTrack implements Track {
     const most = Math.max(1, ...(this.data?.ticks ?? []).map((t) => t[2]));
     for (const [t, , size, decision] of this.data?.ticks ?? []) {
       const x = Math.round(timeToX(window, t, width));
-      const tall = 7 + 17 * Math.sqrt(size / most);
+      const tall = 9 + 30 * Math.sqrt(size / most);
       const chosen = pick?.kind === 'decision' && pick.id === decision;
       ctx.fillStyle = chosen ? theme.pick : theme.evicted;
       ctx.fillRect(x - (chosen ? 1 : 0.5), HEIGHT - 5 - tall, chosen ? 3 : 1.5, tall);

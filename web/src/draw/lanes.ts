@@ -14,7 +14,7 @@ const REACH = 2;
 export class LaneTrack implements Track {
   readonly id = 'operators';
   readonly title = 'Operators';
-  readonly hint = 'first runs above, replays below by depth';
+  readonly hint = 'replays by depth of the chain';
   private data: Lanes | null = null;
   private rows = 1;
   private readonly latest: Latest<Lanes>;

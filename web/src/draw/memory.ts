@@ -64,7 +64,7 @@ export class MemoryTrack implements Track {
 
   private drawTicks(ctx: CanvasRenderingContext2D, { theme }: View): void {
     for (const value of byteTicks(this.top, 5))
-      if (value > 0) label(ctx, theme, bytes(value), 4, this.y(value) - 7, theme.muted);
+      if (value > 0) label(ctx, theme, bytes(value).replace('.00', ''), 4, this.y(value) - 7, theme.muted);
   }
 
   private xs(view: View): (bucket: number) => number {

@@ -1,4 +1,4 @@
-// Residency: a row a storage, a bar while its bytes are in memory; darker bars were re-made.
+// Residency: a row a storage, a bar while its bytes are in memory; bars of another colour, and thicker, were re-made.
 
 import { Latest } from '../api/client';
 import type { Residency, StorageRow } from '../api/types';
@@ -11,7 +11,7 @@ const SIZES = { few: 11, many: 5 };
 export class ResidencyTrack implements Track {
   readonly id = 'residency';
   readonly title = 'Residency';
-  readonly hint = 'a row a storage, a bar while resident';
+  readonly hint = 'a row a storage';
   data: Residency | null = null;
   sort = 'created';
   offset = 0;

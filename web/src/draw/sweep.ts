@@ -6,12 +6,14 @@ import { label, prepare, type Theme } from './theme';
 
 export const PLOT = { left: 46, right: 110, top: 14, bottom: 34, height: 360, row: 13 };
 
-// Hue and dash differ both, so that a line is known without its colour.
-const HUES = [212, 28, 152, 350, 268, 48, 190, 320, 95, 10, 235, 170];
-const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+// Eight hues, told apart also by people who do not see all of them; each round of eight has its own
+// dash, so that a line is known without its colour.
+const LIGHT = ['#1f66b0', '#d1660a', '#0f8a6d', '#b3263a', '#7a3fb5', '#8a6d00', '#c2408f', '#4b5563'];
+const DARK = ['#6aaef2', '#f59a4c', '#4cc9a6', '#f0717f', '#b996f2', '#d9b93c', '#f08cc4', '#a7b0bb'];
+const DASHES = [[], [7, 3], [2, 2.5]];
 
 export const lineColour = (i: number, dark: boolean): string =>
-  `hsl(${HUES[i % HUES.length]} ${i < HUES.length ? 70 : 40}% ${dark ? 64 : 42}%)`;
+  (dark ? DARK : LIGHT)[i % LIGHT.length]!;
 
 export interface SweepPicture {
   x(share: number): number;
@@ -49,7 +51,7 @@ export function drawSweep(
     ctx.globalAlpha = strong && strong !== line.heuristic ? 0.25 : 1;
     ctx.strokeStyle = ctx.fillStyle = lineColour(i, dark);
     ctx.lineWidth = strong === line.heuristic ? 3 : 1.75;
-    ctx.setLineDash(DASHES[Math.floor(i / 3) % DASHES.length]!);
+    ctx.setLineDash(DASHES[Math.floor(i / LIGHT.length) % DASHES.length]!);
     ctx.beginPath();
     let open = false; // a budget that failed breaks the line: nothing is known between
     for (const p of line.points) {
@@ -105,6 +107,8 @@ function drawFailures(
   trace.lines.forEach((line, i) => {
     if (!shown.has(line.heuristic) || line.points.every((q) => q.slowdown !== null)) return;
     const colour = lineColour(i, dark);
+    ctx.fillStyle = theme.grid;
+    ctx.fillRect(PLOT.left, Math.round(y), width - PLOT.left - PLOT.right, 1);
     ctx.strokeStyle = ctx.fillStyle = colour;
     ctx.lineWidth = 1.5;
     for (const q of line.points) {

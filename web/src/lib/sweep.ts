@@ -20,6 +20,14 @@ export interface Point {
   source: SweepPoint;
 }
 
+/** The heuristics of the paper first, in its order, then all others by name. */
+export const PUBLISHED = ['dtr', 'dtr-eq', 'dtr-local', 'lru', 'msps', 'size', 'random', 'dtr-nbhd-stale'];
+
+function order(a: string, b: string): number {
+  const place = (name: string): number => (PUBLISHED.indexOf(name) + 1 || PUBLISHED.length + 1);
+  return place(a) - place(b) || (a < b ? -1 : 1);
+}
+
 const baseName = (path: string): string => path.split('/').pop() ?? path;
 
 /** One chart a trace and policy, lines by name, points by budget. */
@@ -40,7 +48,7 @@ export function group(points: SweepPoint[]): Trace[] {
     if (!trace.budgets.includes(share)) trace.budgets.push(share);
   }
   for (const trace of traces.values()) {
-    trace.lines.sort((a, b) => (a.heuristic < b.heuristic ? -1 : 1));
+    trace.lines.sort((a, b) => order(a.heuristic, b.heuristic));
     trace.budgets.sort((a, b) => a - b);
     for (const line of trace.lines) line.points.sort((a, b) => a.share - b.share);
   }

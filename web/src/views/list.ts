@@ -15,6 +15,11 @@ export const RESULTS: Record<string, string> = {
   failed: 'failed', killed: 'killed',
 };
 
+const HEAD: [string, 'text' | 'number'][] = [
+  ['run', 'text'], ['kind', 'text'], ['heuristic', 'text'], ['budget', 'number'], ['peak', 'number'],
+  ['slowdown', 'number'], ['evictions', 'number'], ['replays', 'number'], ['result', 'text'],
+];
+
 export function runHref(file: number, run: number): string {
   return format({ ...HOME, view: 'run', file, run });
 }
@@ -22,14 +27,14 @@ export function runHref(file: number, run: number): string {
 function runRow(file: number, run: Run): HTMLElement {
   return h('tr', {},
     h('th', { scope: 'row' }, h('a', { href: runHref(file, run.id) }, runTitle(run))),
-    h('td', {}, run.kind === 'live' ? 'recorded' : 'simulated'),
-    h('td', {}, run.heuristic ?? '–'),
+    h('td.text', {}, run.kind === 'live' ? 'recorded' : 'simulated'),
+    h('td.text', {}, run.heuristic ?? '–'),
     h('td', {}, run.budget_bytes === null ? 'no limit' : bytes(run.budget_bytes)),
     h('td', {}, bytes(run.peak_bytes)),
     h('td', {}, factor(run.slowdown)),
     h('td', {}, count(run.evictions)),
     h('td', {}, count(run.rematerializations)),
-    h('td', {}, RESULTS[run.result] ?? run.result));
+    h('td.text', {}, RESULTS[run.result] ?? run.result));
 }
 
 function file(info: FileInfo): HTMLElement {
@@ -38,10 +43,9 @@ function file(info: FileInfo): HTMLElement {
     info.sweep_runs > 0 && h('p', {},
       h('a.primary', { href: format({ ...HOME, view: 'sweep', file: info.file }) },
         `Sweep: ${plural(info.sweep_runs, 'simulated run')}`)),
-    info.runs.length > 0 && h('div.scroll', {}, h('table', {},
+    info.runs.length > 0 && h('div.scroll', {}, h('table.runs-of', {},
       h('thead', {}, h('tr', {},
-        ['run', 'kind', 'heuristic', 'budget', 'peak', 'slowdown', 'evictions', 'replays', 'result'].map((t) =>
-          h('th', { scope: 'col' }, t)))),
+        HEAD.map(([name, kind]) => h(kind === 'text' ? 'th.text' : 'th', { scope: 'col' }, name)))),
       h('tbody', {}, info.runs.map((run) => runRow(info.file, run))))),
     info.not_shown > 0 && h('p.note', {}, `${plural(info.not_shown, 'more run')} not shown.`),
     info.runs.length === 0 && info.sweep_runs === 0 && h('p.empty', {},

@@ -7,7 +7,7 @@ import type {
 import type { Source } from '../draw/track';
 import type { Pick } from '../lib/address';
 import { h, type Child } from '../lib/dom';
-import { bytes, count, percent, plural, score, time } from '../lib/format';
+import { bytes, count, plural, score, time } from '../lib/format';
 
 export interface PanelActions {
   open(pick: Pick): void;
@@ -66,7 +66,7 @@ export class Panel {
         h('div.steps', {}, step('‹ previous', d.previous), step('next ›', d.next)),
         section('Candidates', this.candidates(d),
           h('p.note', {}, `${plural(d.candidates.length, 'candidate')} of ${count(d.n_candidates)} recorded. `,
-            'The lowest score is evicted. ',
+            'The lowest score is evicted; cost is the own cost and that of evicted neighbours. ',
             d.tied && 'Two of them are tied: the older storage goes. ')),
         section('What became of it', this.fate(d.fate)),
         section('The choice', facts([
@@ -85,7 +85,7 @@ export class Panel {
     return h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'candidates' },
       h('table.candidates', {},
         h('thead', {}, h('tr', {},
-          ['', 'storage', 'score', 'cost', 'bytes', 'stale for', 'neighbours'].map((t) =>
+          ['', 'storage', 'score', 'cost', 'bytes', 'stale for'].map((t) =>
             h('th', { scope: 'col' }, t)))),
         h('tbody', {}, rows.map((c) => this.candidate(c, best)))));
   }
@@ -99,10 +99,11 @@ export class Panel {
       h('th', { scope: 'row', title: opName(c.storage.op) }, this.storageLink(c.storage.storage),
         h('span.sub', {}, c.storage.op?.name ?? 'constant')),
       h('td', {}, score(c.score), h('span.sub', {}, ratio)),
-      h('td', {}, time(c.cost_ns), extra > 0 && h('span.sub', {}, `own ${time(c.local_cost_ns)}`)),
+      h('td', {}, time(c.cost_ns),
+        extra > 0 && h('span.sub', {}, `own ${time(c.local_cost_ns)}`),
+        c.neighbours ? h('span.sub', {}, plural(c.neighbours, 'neighbour')) : null),
       h('td', {}, bytes(c.bytes)),
-      h('td', {}, time(c.staleness_ns)),
-      h('td', {}, count(c.neighbours)));
+      h('td', {}, c.staleness_ns === null ? 'never used' : time(c.staleness_ns)));
   }
 
   private fate(fate: Fate | null): Child {
@@ -207,5 +208,3 @@ export class Panel {
     };
   }
 }
-
-export const shareOf = (part: number, whole: number): string => percent(whole > 0 ? part / whole : null);

@@ -4,12 +4,13 @@ import type { Sweep } from '../api/types';
 import { drawSweep, lineColour, type SweepPicture } from '../draw/sweep';
 import { readTheme } from '../draw/theme';
 import { h, replace } from '../lib/dom';
-import { bytes, count, factor, percent } from '../lib/format';
+import { bytes, count, factor } from '../lib/format';
 import { best, group, type Line, type Point, type Trace } from '../lib/sweep';
 import { RESULTS } from './list';
 
-const FEW = 8; // lines shown at first; the published heuristics come first
-const FIRST = ['dtr', 'dtr-eq', 'dtr-local', 'lru', 'msps', 'size', 'random', 'dtr-nbhd-stale'];
+const FEW = 8; // lines shown at first
+
+const share = (of: number): string => `${Number((of * 100).toFixed(2))} %`;
 
 class TraceChart {
   readonly element: HTMLElement;
@@ -26,8 +27,7 @@ class TraceChart {
 
   constructor(private readonly trace: Trace) {
     const names = trace.lines.map((l) => l.heuristic);
-    const first = FIRST.filter((n) => names.includes(n));
-    this.shown = new Set(names.length <= FEW ? names : first.length ? first : names.slice(0, FEW));
+    this.shown = new Set(names.slice(0, FEW));
     this.canvas.setAttribute('aria-label', `slowdown against budget for ${trace.name}; the table has the numbers`);
     this.element = h('section.card.sweep', {}, h('h2', {}, trace.name),
       h('p.sub', {}, 'Slowdown against the budget, as a share of the unlimited peak. ',
@@ -98,9 +98,9 @@ class TraceChart {
     this.emphasize(found?.line.heuristic ?? null);
     this.tip.hidden = !found;
     if (!found) return;
-    const { source, share, slowdown } = found.point;
+    const { source, share: at, slowdown } = found.point;
     replace(this.tip, h('strong', {}, `${found.line.heuristic}: ${factor(slowdown)}`),
-      h('div', {}, `budget ${percent(share)}, ${bytes(source.budget_bytes)}`),
+      h('div', {}, `budget ${share(at)}, ${bytes(source.budget_bytes)}`),
       h('div', {}, `peak ${bytes(source.peak_bytes)}`),
       h('div', {}, `${count(source.evictions)} evictions, ${count(source.rematerializations)} replays`));
     const left = e.offsetX + 14 + this.tip.offsetWidth > this.holder.clientWidth
@@ -119,7 +119,7 @@ class TraceChart {
       h('table.best', {}, h('caption', {}, 'Best heuristic for each budget'),
         h('tbody', {},
           h('tr', {}, h('th', { scope: 'row' }, 'budget'),
-            this.trace.budgets.map((b) => h('th', { scope: 'col' }, percent(b)))),
+            this.trace.budgets.map((b) => h('th', { scope: 'col' }, share(b)))),
           h('tr', {}, h('th', { scope: 'row' }, 'best'), this.trace.budgets.map((b) => h('td', {}, this.bestAt(b)))),
           h('tr', {}, h('th', { scope: 'row' }, 'slowdown'), this.trace.budgets.map((b) => {
             const line = best(this.trace, b)[0];
@@ -140,7 +140,7 @@ class TraceChart {
     return h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'all results' },
       h('table', {}, h('caption', {}, 'Slowdown by heuristic and budget'),
         h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'heuristic'),
-          this.trace.budgets.map((b) => h('th', { scope: 'col' }, percent(b))))),
+          this.trace.budgets.map((b) => h('th', { scope: 'col' }, share(b))))),
         h('tbody', {}, this.trace.lines.map((l) => h('tr', {}, h('th', { scope: 'row' }, l.heuristic),
           this.trace.budgets.map((b) => h('td', {}, cell(l.points.find((p) => p.share === b)))))))));
   }

@@ -74,8 +74,8 @@ export class Timeline {
         this.fillTable(strip);
       },
     }, 'table');
-    return h('div.gutter', {}, h('h2', {}, strip.track.title), h('span.sub', {}, strip.track.hint),
-      extra ?? null, button);
+    return h('div.gutter', {}, h('div.name', {}, h('h2', {}, strip.track.title), button),
+      h('span.sub', {}, strip.track.hint), extra ?? null);
   }
 
   private fillTable(strip: Strip): void {
@@ -228,7 +228,9 @@ export class Timeline {
       canvas.removeEventListener('pointerup', up);
       canvas.removeEventListener('pointercancel', up);
       const hit = dragged || m.type === 'pointercancel' ? null : strip.track.hit(m.offsetX, m.offsetY, this.view());
-      if (hit?.pick) this.events.picked(hit.pick);
+      if (!hit?.pick) return;
+      this.leave();
+      this.events.picked(hit.pick);
     };
     canvas.addEventListener('pointermove', move);
     canvas.addEventListener('pointerup', up);
