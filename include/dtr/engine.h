@@ -190,7 +190,8 @@ DTR_API dtr_array *dtr_dropout_seed(dtr_engine *engine);
 /* --- gradients -------------------------------------------------------------------------------- */
 
 /* Gradients of a scalar with respect to n arrays, each of its array's shape; zeros where `loss`
- * does not depend on it.  Releases what the forward pass kept as it goes, so a second gradient
+ * does not depend on it.  Each is a parameter, a variable, or made from one; DTR_E_INVALID says
+ * which is not.  Releases what the forward pass kept as it goes, so a second gradient
  * through the same operators fails with DTR_E_STATE; unless `create_graph`, which keeps all and
  * makes the gradients themselves something that has gradients. */
 DTR_API dtr_status dtr_grad(dtr_array *loss, dtr_array *const *arrays, int n, dtr_array **out_grads,
