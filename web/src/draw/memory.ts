@@ -62,9 +62,14 @@ export class MemoryTrack implements Track {
     for (const value of byteTicks(this.top, 5)) ctx.fillRect(0, Math.round(this.y(value)), width, 1);
   }
 
-  private drawTicks(ctx: CanvasRenderingContext2D, { theme }: View): void {
-    for (const value of byteTicks(this.top, 5))
-      if (value > 0) label(ctx, theme, bytes(value).replace('.00', ''), 4, this.y(value) - 7, theme.muted);
+  /** Where a label would lie on the budget line, the line's own label says as much. */
+  private drawTicks(ctx: CanvasRenderingContext2D, { theme, window }: View): void {
+    const budget = this.budgetAt(window.t0) ?? this.budgetAt(window.t1);
+    for (const value of byteTicks(this.top, 5)) {
+      const y = this.y(value) - 7;
+      if (value === 0 || (budget !== null && Math.abs(y - this.y(budget)) < 9)) continue;
+      label(ctx, theme, bytes(value).replace('.00', ''), 4, y, theme.muted);
+    }
   }
 
   private xs(view: View): (bucket: number) => number {

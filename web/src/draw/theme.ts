@@ -13,12 +13,13 @@ export interface Theme {
   evicted: string;
   pick: string;
   resident: string;
+  onBar: string;
 }
 
 const NAMES: Record<keyof Theme, string> = {
   ink: '--ink', muted: '--muted', grid: '--grid', surface: '--surface', memory: '--memory',
   memoryFill: '--memory-fill', budget: '--budget', first: '--first', replay: '--replay',
-  evicted: '--evicted', pick: '--pick', resident: '--resident',
+  evicted: '--evicted', pick: '--pick', resident: '--resident', onBar: '--on-bar',
 };
 
 export function readTheme(): Theme {

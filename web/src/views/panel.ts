@@ -85,7 +85,7 @@ export class Panel {
     return h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': 'candidates' },
       h('table.candidates', {},
         h('thead', {}, h('tr', {},
-          ['', 'storage', 'score', 'cost', 'bytes', 'stale for'].map((t) =>
+          ['#', 'storage', 'score', 'cost', 'bytes', 'stale for'].map((t) =>
             h('th', { scope: 'col' }, t)))),
         h('tbody', {}, rows.map((c) => this.candidate(c, best)))));
   }
@@ -95,8 +95,9 @@ export class Panel {
     const ratio = best && c.score !== null && !chosen ? ` (${(c.score / best).toFixed(2)}×)` : '';
     const extra = c.cost_ns - c.local_cost_ns;
     return h(chosen ? 'tr.chosen' : 'tr', {},
-      h('td', {}, chosen ? h('span.badge', {}, 'evicted') : String(c.rank + 1)),
+      h('td', {}, String(c.rank + 1)),
       h('th', { scope: 'row', title: opName(c.storage.op) }, this.storageLink(c.storage.storage),
+        chosen && h('span.badge', {}, ' evicted'),
         h('span.sub', {}, c.storage.op?.name ?? 'constant')),
       h('td', {}, score(c.score), h('span.sub', {}, ratio)),
       h('td', {}, time(c.cost_ns),
