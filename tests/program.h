@@ -358,6 +358,7 @@ static inline void payload_free(void *payload)
 struct machine {
     dtr_runtime *runtime;
     dtr_tensor *handles; /* by variable */
+    bool banishes;       /* what it leaves behind stays pinned */
     int64_t budget;      /* that STEP_BUDGET takes shares of; DTR_NONE: such steps do nothing */
 };
 

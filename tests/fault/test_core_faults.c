@@ -51,16 +51,33 @@ static const struct setup {
 #define BUDGET     420
 #define N_PROGRAMS 8
 
-static void ignore_event(void *self, const dtr_event *event)
+/* Looks at each decision that is made after the fault: the victim has the lowest score, or one of
+ * 0, at which a scan ends. */
+struct watcher {
+    const struct fault *fault; /* NULL: nothing fails on the host */
+    int64_t seen;              /* allocations until the event before this one */
+    bool trusted;              /* the decision at hand was made after the fault */
+    double lowest;
+    int64_t wrong;
+};
+
+static void watch_event(void *self, const dtr_event *event)
 {
-    (void)self;
-    (void)event;
+    struct watcher *w = self;
+    if (event->kind == DTR_EVENT_DECISION)
+        w->trusted = !w->fault || (w->seen > w->fault->at && !w->fault->for_ever);
+    if (event->kind == DTR_EVENT_CANDIDATE && event->u.candidate_.rank == 0)
+        w->lowest = event->u.candidate_.score;
+    else if (event->kind == DTR_EVENT_CANDIDATE)
+        w->wrong += w->trusted && w->lowest != 0.0 && event->u.candidate_.score < w->lowest;
+    w->seen = w->fault ? w->fault->n : 0;
 }
 
 static dtr_status open_machine(struct machine *machine, struct device *device,
-                               const struct setup *setup, dtr_error *error)
+                               const struct setup *setup, struct watcher *watcher, dtr_error *error)
 {
-    static const dtr_sink sink = {.emit = ignore_event};
+    static dtr_sink sink;
+    sink = (dtr_sink){.self = watcher, .emit = watch_event};
     dtr_runtime_options options;
     dtr_backend backend = device_backend(device, true);
     dtr_runtime_options_init(&options);
@@ -71,6 +88,7 @@ static dtr_status open_machine(struct machine *machine, struct device *device,
     options.reclaim = setup->reclaim;
     dtr_selector_options selector = {.heuristic = setup->heuristic, .search = setup->search};
     machine->budget = BUDGET;
+    machine->banishes = setup->deallocation == DTR_DEALLOCATE_BANISH;
     dtr_status status = dtr_selector_new(&selector, &options.selector, error);
     if (status == DTR_OK)
         status = dtr_runtime_new(&options, &machine->runtime, error);
@@ -126,6 +144,16 @@ static void go_on(struct machine *machine, struct device *device, const char *wh
         assert_int_equal(dtr_release(machine->runtime, tensors[i]), DTR_OK);
 }
 
+/* The program took back all its pins, so only constants are pinned, and what banishing pinned. */
+static void check_locks(struct machine *machine, const struct program *program)
+{
+    for (int v = 0; v < program->n_vars && !machine->banishes; v++) {
+        dtr_tensor_info info;
+        if (dtr_tensor_info_of(machine->runtime, machine->handles[v], &info) == DTR_OK)
+            assert_true(!info.pinned || info.constant);
+    }
+}
+
 /* Runs the program and what follows it on an open machine. */
 static void run_program(struct machine *machine, struct device *device, struct fault *fault,
                         const char *where)
@@ -138,12 +166,16 @@ static void run_program(struct machine *machine, struct device *device, struct f
     }
     dtri_alloc_set_fault(NULL, NULL);
     device->fail_at = -1;
+    check_locks(machine, program);
     go_on(machine, device, where);
     check(machine->runtime, NULL);
 }
 
-static void close_machine(struct machine *machine, struct device *device)
+static void close_machine(struct machine *machine, struct device *device, const struct setup *setup,
+                          const struct watcher *watcher)
 {
+    if (strcmp(setup->search, "sample") != 0 && strcmp(setup->heuristic, "random") != 0)
+        assert_int_equal(watcher->wrong, 0);
     dtr_runtime_free(machine->runtime);
     free(machine->handles);
     assert_int_equal(device->n_blocks, 0);
@@ -171,19 +203,20 @@ static bool fail_allocation(const struct program *program, const struct setup *s
     struct machine machine = {0};
     struct device device;
     struct fault fault;
+    struct watcher watcher = {.fault = &fault};
     dtr_error error;
     device_init(&device, program);
     device.run_limit = 5000;
     machine.handles = calloc((size_t)program->n_vars, sizeof *machine.handles);
     assert_non_null(machine.handles);
     fault_begin(&fault, at, for_ever);
-    dtr_status status = open_machine(&machine, &device, setup, &error);
+    dtr_status status = open_machine(&machine, &device, setup, &watcher, &error);
     if (status == DTR_OK)
         run_program(&machine, &device, &fault, describe(setup, "allocation", at, for_ever));
     else
         assert_int_equal(status, DTR_E_NOMEM);
     bool failed = fault_end(&fault);
-    close_machine(&machine, &device);
+    close_machine(&machine, &device, setup, &watcher);
     return failed;
 }
 
@@ -215,6 +248,7 @@ static bool fail_backend(const struct program *program, const struct setup *setu
 {
     struct machine machine = {0};
     struct device device;
+    struct watcher watcher = {0};
     dtr_error error;
     device_init(&device, program);
     device.run_limit = 5000;
@@ -222,11 +256,11 @@ static bool fail_backend(const struct program *program, const struct setup *setu
     device.fail_for_ever = for_ever;
     machine.handles = calloc((size_t)program->n_vars, sizeof *machine.handles);
     assert_non_null(machine.handles);
-    assert_ok(open_machine(&machine, &device, setup, &error), &error);
+    assert_ok(open_machine(&machine, &device, setup, &watcher, &error), &error);
     int64_t before = device.calls;
     run_program(&machine, &device, NULL, describe(setup, "backend call", at, for_ever));
     bool failed = device.calls - before > at;
-    close_machine(&machine, &device);
+    close_machine(&machine, &device, setup, &watcher);
     return failed;
 }
 

@@ -372,6 +372,8 @@ static void check_books(const struct lane *lane, const struct twin *twin, const 
         assert_int_equal(info.resident, s->resident);
         assert_int_equal(info.defined, t->defined);
         assert_int_equal(info.constant, s->constant);
+        if (setup->deallocation != DTR_DEALLOCATE_BANISH) /* which pins what it leaves behind */
+            assert_int_equal(info.pinned, s->locks > 0 || s->constant);
     }
 }
 

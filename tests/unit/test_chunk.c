@@ -142,6 +142,9 @@ static void test_damage(void **state)
     for (int round = 0; round < 3000; round++) {
         int n_columns = 1 + (int)dtri_rng_below(&rng, 4), n = 1 + (int)dtri_rng_below(&rng, 50);
         size_t size = pack_random(n_columns, n);
+        packed[size] = 0;
+        assert_false(
+            unpack(packed, size + 1, n_columns, n, UINT64_MAX)); /* too long is wrong, too */
         size_t cut = dtri_rng_below(&rng, size + 1);
         unsigned char *copy = malloc(cut ? cut : 1);
         assert_non_null(copy);
