@@ -228,6 +228,35 @@ static void test_charlm(void **state)
     }
 }
 
+/* The losses of mlp, up to its summary, in `out`. */
+static void run_mlp(const char *variables, char *out, size_t size)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "env -u DTR_BUDGET %s '%s/examples/mlp' 2>&1", variables,
+             environment("DTRSCOPE_BUILD", "."));
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    out[fread(out, 1, size - 1, pipe)] = 0;
+    assert_int_equal(pclose(pipe), 0);
+}
+
+/* The smallest example prints the same losses in 60 % of the memory. */
+static void test_mlp(void **state)
+{
+    static char free_run[4096], tight[4096];
+    (void)state;
+    run_mlp("", free_run, sizeof free_run);
+    run_mlp("DTR_BUDGET=3MB", tight, sizeof tight);
+    char *summary = strstr(free_run, "peak "), *other = strstr(tight, "peak ");
+    assert_non_null(summary);
+    assert_non_null(other);
+    assert_non_null(strstr(summary, " 0 evictions"));
+    assert_null(strstr(other, " 0 evictions"));
+    *summary = *other = 0;
+    assert_non_null(strstr(free_run, "step 50  loss "));
+    assert_string_equal(free_run, tight);
+}
+
 /* A budget that cannot be met ends with code 1 and a sentence that names it and the need. */
 static void test_charlm_out_of_memory(void **state)
 {
@@ -245,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_same_bits_ignoring),
         cmocka_unit_test(test_charlm),
+        cmocka_unit_test(test_mlp),
         cmocka_unit_test(test_charlm_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

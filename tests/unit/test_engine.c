@@ -162,6 +162,7 @@ static void test_bad_operands(void **state)
             "cross entropy: the shapes",
             "layer norm: the shapes",
             "scatter_add: the shapes",
+            "array 0 is neither a parameter, nor a variable",
         };
         if (i == sizeof words / sizeof words[0]) {
             dtr_engine_close(e, NULL);
@@ -189,6 +190,7 @@ static void test_bad_operands(void **state)
         case 17: out = dtr_cross_entropy(a, a); break;
         case 18: out = dtr_layer_norm(a, a, a); break;
         case 19: out = dtr_scatter_add(dtr_transpose(a, 0, 1), n, 4); break;
+        case 20: dtr_grad(dtr_sum(a, DTR_ALL_AXES), &a, 1, parts, false); out = parts[0]; break;
         }
         /* clang-format on */
         assert_int_equal(dtr_array_tensor(out), DTR_NO_TENSOR);

@@ -130,9 +130,8 @@ static void test_rows(void **state)
         for (int j = 0; j < N; j++)
             squares += pow(a[i * N + j] - sum / N, 2);
         for (int j = 0; j < N; j++)
-            y[i * N + j] =
-                (a[i * N + j] - sum / N) / sqrt(squares / N + 1e-5) * (double)gain[j] +
-                (double)bias[j];
+            y[i * N + j] = (a[i * N + j] - sum / N) / sqrt(squares / N + 1e-5) * (double)gain[j] +
+                           (double)bias[j];
         loss += (log(exps) - (double)a[i * N + targets[i]]) / ROWS;
     }
     expect(dtr_layer_norm(x, g, b), y, ROWS * N);
@@ -166,7 +165,8 @@ static void test_moving(void **state)
     struct fixture *f = *state;
     enum { A = 2, B = 3, C = 4, D = 5 };
     static float a[A * B * C * D], row[B * D];
-    static double moved[A * B * C * D], swapped[A * B * C * D], sums[B * D], together[A * B * C * D];
+    static double moved[A * B * C * D], swapped[A * B * C * D], sums[B * D],
+        together[A * B * C * D];
     dtr_array *parts[4], *x = draw(f, DTR_SHAPE(A, B, C, D), a);
     dtr_array *r = draw(f, DTR_SHAPE(B, 1, D), row);
     memset(sums, 0, sizeof sums);
