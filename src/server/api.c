@@ -83,7 +83,7 @@ static dtr_status open_snapshot(struct dtri_query *q, dtr_error *error)
 
 dtr_status dtri_query_open(struct dtri_query *q, enum dtri_need need, dtr_error *error)
 {
-    int64_t file, run;
+    int64_t file = 0, run = 0;
     if (need == DTRI_NEED_NOTHING)
         return DTR_OK;
     dtr_status status = dtri_query_int(q, "file", 0, q->n_files - 1, 0, &file, error);

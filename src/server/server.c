@@ -363,7 +363,7 @@ static dtr_status start_daemon(struct dtri_server *server, int fd, dtr_error *er
 dtr_status dtri_server_start(const struct dtri_server_options *options,
                              struct dtri_server **out_server, dtr_error *error)
 {
-    int fd;
+    int fd = -1;
     struct dtri_server *server = dtri_calloc(1, sizeof *server);
     if (!server)
         return dtri_fail_nomem(error, "a server");

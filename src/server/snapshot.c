@@ -41,7 +41,7 @@ static dtr_status query_int(struct dtri_store *store, const char *sql, int64_t r
 dtr_status dtri_snapshot_version(struct dtri_store *store, int64_t run, int64_t *out_version,
                                  dtr_error *error)
 {
-    int64_t chunk, ended;
+    int64_t chunk = 0, ended = 0;
     dtr_status status = query_int(
         store, "SELECT coalesce(max(id), 0) FROM event_chunk WHERE run = ?1", run, &chunk, error);
     if (status == DTR_OK)
