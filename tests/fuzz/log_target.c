@@ -39,7 +39,7 @@ static void replay(const struct dtri_trace *trace)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[] = "/tmp/dtrscope-fuzz-XXXXXX";
+    char path[] = P_tmpdir "/dtrscope-fuzz-XXXXXX";
     struct dtri_trace *trace = NULL;
     dtr_error error = {0};
     int fd = mkstemp(path);
