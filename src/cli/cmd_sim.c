@@ -35,7 +35,7 @@ static const struct dtri_option table[] = {
      .argument = "P",
      .type = DTRI_OPTION_CHOICE,
      .offset = AT(policy),
-     .choices = dtri_cli_policies,
+     .choices = dtri_settings_policies,
      .help = "when the last reference goes: eager, ignore or banish"},
     {.name = "no-release",
      .type = DTRI_OPTION_FLAG,
@@ -54,7 +54,7 @@ static const struct dtri_option table[] = {
      .argument = "S",
      .type = DTRI_OPTION_CHOICE,
      .offset = AT(search),
-     .choices = dtri_cli_searches,
+     .choices = dtri_settings_searches,
      .help = "index (the default), scan or sample"},
     {.name = "seed",
      .argument = "N",
@@ -184,7 +184,7 @@ static dtr_status simulate(const struct settings *settings, const struct dtri_tr
 {
     *options = (struct dtri_sim_options){
         .heuristic = settings->heuristic,
-        .search = settings->search ? dtri_cli_searches[settings->search] : NULL,
+        .search = settings->search ? dtri_settings_searches[settings->search] : NULL,
         .seed = (uint64_t)settings->seed,
         .deallocation = (dtr_deallocation)settings->policy,
         .no_release = settings->no_release,

@@ -48,7 +48,7 @@ static const struct dtri_option table[] = {
      .argument = "S",
      .type = DTRI_OPTION_CHOICE,
      .offset = AT(search),
-     .choices = dtri_cli_searches,
+     .choices = dtri_settings_searches,
      .help = "index (the default), scan or sample"},
     {.name = "seed",
      .argument = "N",
@@ -205,9 +205,9 @@ static dtr_status read_policies(const char *list, bool *wanted, dtr_error *error
     dtr_status status = split(list, &texts, error);
     for (size_t i = 0; i < texts.n && status == DTR_OK; i++) {
         int p = 0;
-        while (dtri_cli_policies[p] && strcmp(dtri_cli_policies[p], texts.items[i]) != 0)
+        while (dtri_settings_policies[p] && strcmp(dtri_settings_policies[p], texts.items[i]) != 0)
             p++;
-        if (dtri_cli_policies[p])
+        if (dtri_settings_policies[p])
             wanted[p] = true;
         else
             status =
@@ -232,34 +232,16 @@ struct sweep {
     size_t n_runs, cap_runs;
     struct dtri_sweep_job *jobs;
     size_t n_jobs, n_done;
-    struct dtri_run *old; /* what the file held before */
-    int n_old;
     struct dtri_store *store;
     bool progress;
 };
-
-static bool same_combination(const struct dtri_run *a, const struct dtri_run *b)
-{
-    return a->trace_hash == b->trace_hash && strcmp(a->heuristic, b->heuristic) == 0 &&
-           strcmp(a->search, b->search) == 0 && a->seed == b->seed &&
-           strcmp(a->deallocation, b->deallocation) == 0 && a->no_release == b->no_release &&
-           a->budget_bytes == b->budget_bytes && a->remat_limit_ns == b->remat_limit_ns;
-}
-
-static const struct dtri_run *find_old(const struct sweep *s, const struct dtri_run *run)
-{
-    for (int i = 0; i < s->n_old; i++)
-        if (same_combination(&s->old[i], run) && strcmp(s->old[i].result, "running") != 0)
-            return &s->old[i];
-    return NULL;
-}
 
 static dtr_status add_combination(struct sweep *s, size_t trace, const char *heuristic,
                                   const struct dtri_budget *budget, int policy, dtr_error *error)
 {
     struct dtri_sim_options options = {
         .heuristic = heuristic,
-        .search = s->settings->search ? dtri_cli_searches[s->settings->search] : NULL,
+        .search = s->settings->search ? dtri_settings_searches[s->settings->search] : NULL,
         .seed = (uint64_t)s->settings->seed,
         .deallocation = (dtr_deallocation)policy,
         .no_release = s->settings->no_release,
@@ -276,13 +258,13 @@ static dtr_status add_combination(struct sweep *s, size_t trace, const char *heu
     dtri_run_set_sim(run, s->traces[trace], &options, s->peaks[trace]);
     if (budget->kind == DTRI_BUDGET_SHARE)
         run->budget_share = budget->factor;
-    const struct dtri_run *old = find_old(s, run);
-    if (old)
-        *run = *old;
-    else
+    bool done = false;
+    if (s->store)
+        status = dtri_store_find_run(s->store, run, run, &done, error);
+    if (!done)
         s->jobs[s->n_jobs++] = (struct dtri_sweep_job){s->traces[trace], options, run};
     s->n_runs++;
-    return DTR_OK;
+    return status;
 }
 
 static dtr_status add_combinations(struct sweep *s, dtr_error *error)
@@ -395,8 +377,7 @@ static dtr_status open_output(struct sweep *s, dtr_error *error)
         return DTR_OK;
     if (access(path, F_OK) != 0)
         return dtri_store_create(path, false, &s->store, error);
-    dtr_status status = dtri_store_open(path, DTRI_STORE_WRITE, &s->store, error);
-    return status == DTR_OK ? dtri_store_runs(s->store, &s->old, &s->n_old, error) : status;
+    return dtri_store_open(path, DTRI_STORE_WRITE, &s->store, error);
 }
 
 static dtr_status open_traces(struct sweep *s, const struct dtri_arguments *arguments,
@@ -458,7 +439,6 @@ static void sweep_done(struct sweep *s)
     dtri_free(s->budgets.items);
     dtri_free(s->runs);
     dtri_free(s->jobs);
-    dtri_free(s->old);
 }
 
 static int run(int argc, char **argv)

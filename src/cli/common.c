@@ -10,8 +10,6 @@
 #include "store/store.h"
 #include "store/store_trace.h"
 
-const char *const dtri_cli_policies[] = {"eager", "ignore", "banish", NULL};
-const char *const dtri_cli_searches[] = {"auto", "scan", "index", "sample", NULL};
 const char *const dtri_cli_formats[] = {"table", "json", NULL};
 
 int dtri_cli_fail(const struct dtri_command *command, const dtr_error *error)

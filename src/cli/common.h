@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "base/units.h"
 #include "cli/cli.h"
+#include "session/settings.h"
 #include "sim/sim.h"
 
 /* Prints "dtrscope VERB: text" to stderr and returns the exit code that fits the status. */
@@ -17,9 +18,7 @@ int dtri_cli_usage(const struct dtri_command *command, const char *format, ...) 
 /* A trace from an operator log or a recorded run, told apart by content. */
 dtr_status dtri_cli_open_trace(const char *path, struct dtri_trace **out_trace, dtr_error *error);
 
-extern const char *const dtri_cli_policies[]; /* by dtr_deallocation */
-extern const char *const dtri_cli_searches[]; /* "auto" first */
-extern const char *const dtri_cli_formats[];  /* table, json */
+extern const char *const dtri_cli_formats[]; /* table, json */
 
 /* "1x" (times the model's own cost), "none", or a duration; relative ones need the trace. */
 dtr_status dtri_cli_remat_limit(const char *text, const struct dtri_trace *trace, int64_t *out_ns,

@@ -206,8 +206,8 @@ dtr_status dtri_store_run(struct dtri_store *store, int64_t id, struct dtri_run 
     return status;
 }
 
-dtr_status dtri_store_has_run(struct dtri_store *store, const struct dtri_run *like,
-                              bool *out_found, dtr_error *error)
+dtr_status dtri_store_find_run(struct dtri_store *store, const struct dtri_run *like,
+                               struct dtri_run *out_run, bool *out_found, dtr_error *error)
 {
     static const char *const keys[] = {"trace_hash",   "heuristic",     "search",
                                        "seed",         "deallocation",  "no_release",
@@ -219,15 +219,15 @@ dtr_status dtri_store_has_run(struct dtri_store *store, const struct dtri_run *l
             if (strcmp(columns[i].name, keys[k]) == 0)
                 used += (size_t)snprintf(where + used, sizeof where - used, " AND %s IS ?%d",
                                          keys[k], i + 1);
-    char sql[SQL_BYTES + 64];
-    snprintf(sql, sizeof sql, "SELECT 1 FROM run %s LIMIT 1", where);
     sqlite3_stmt *statement = NULL;
-    dtr_status status = dtri_store_prepare(store, sql, &statement, error);
+    dtr_status status = select_runs(store, where, &statement, error);
     if (status != DTR_OK)
         return status;
     bind_run(statement, like);
     int code = sqlite3_step(statement);
     *out_found = code == SQLITE_ROW;
+    if (*out_found && out_run)
+        read_run(statement, out_run);
     if (code != SQLITE_ROW && code != SQLITE_DONE)
         status = dtri_store_fail(store, "looking for a run", error);
     sqlite3_finalize(statement);

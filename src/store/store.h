@@ -73,9 +73,10 @@ dtr_status dtri_store_runs(struct dtri_store *store, struct dtri_run **out_runs,
                            dtr_error *error);
 dtr_status dtri_store_run(struct dtri_store *store, int64_t id, struct dtri_run *out_run,
                           dtr_error *error); /* DTR_E_NOT_FOUND */
-/* Whether a finished simulated run with the settings of `like` is there. */
-dtr_status dtri_store_has_run(struct dtri_store *store, const struct dtri_run *like,
-                              bool *out_found, dtr_error *error);
+/* A finished simulated run with the settings of `like`; *out_run (optional) is set if there is one.
+ */
+dtr_status dtri_store_find_run(struct dtri_store *store, const struct dtri_run *like,
+                               struct dtri_run *out_run, bool *out_found, dtr_error *error);
 
 dtr_status dtri_store_add_name(struct dtri_store *store, int64_t run, int64_t id, const char *text,
                                dtr_error *error);

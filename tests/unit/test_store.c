@@ -248,18 +248,18 @@ static void test_has_run(void **state)
     run.no_release = 0;
     assert_ok(dtri_store_update_run(store, &run, &error), &error);
     like = run;
-    assert_ok(dtri_store_has_run(store, &like, &found, &error), &error);
+    assert_ok(dtri_store_find_run(store, &like, NULL, &found, &error), &error);
     assert_false(found); /* it was killed half-way */
     dtri_run_set_text(run.result, "out_of_memory");
     assert_ok(dtri_store_update_run(store, &run, &error), &error);
-    assert_ok(dtri_store_has_run(store, &like, &found, &error), &error);
+    assert_ok(dtri_store_find_run(store, &like, NULL, &found, &error), &error);
     assert_true(found);
     like.budget_bytes = DTRI_NULL; /* no budget is not this budget */
-    assert_ok(dtri_store_has_run(store, &like, &found, &error), &error);
+    assert_ok(dtri_store_find_run(store, &like, NULL, &found, &error), &error);
     assert_false(found);
     like = run;
     dtri_run_set_text(like.heuristic, "dtr-eq");
-    assert_ok(dtri_store_has_run(store, &like, &found, &error), &error);
+    assert_ok(dtri_store_find_run(store, &like, NULL, &found, &error), &error);
     assert_false(found);
     close_store(store);
 }
