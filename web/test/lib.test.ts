@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SweepPoint } from '../src/api/types';
 import { format, HOME, parse } from '../src/lib/address';
-import { axisTime, bytes, score, time } from '../src/lib/format';
+import { axisTime, bytes, instant, score, time } from '../src/lib/format';
 import { byteTicks, clamp, MIN_SPAN, pan, ticks, timeToX, xToTime, zoom } from '../src/lib/scale';
 import { best, group } from '../src/lib/sweep';
 
@@ -52,6 +52,8 @@ test('sizes and times are written with unit and three digits', () => {
   assert.equal(time(999_999), '1.00 ms');
   assert.equal(time(52_143_294), '52.1 ms');
   assert.equal(time(null), '–');
+  assert.equal(instant(309_532_171), '309.532 ms');
+  assert.equal(instant(999), '999 ns');
   assert.equal(axisTime(50e6, 50e6), '50 ms');
   assert.equal(axisTime(1_234_500, 100), '1.2345 ms');
   assert.equal(score(null), '∞');

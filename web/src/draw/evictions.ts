@@ -2,7 +2,7 @@
 
 import { Latest } from '../api/client';
 import type { Evictions, Tick } from '../api/types';
-import { bytes, plural, time } from '../lib/format';
+import { bytes, instant, plural } from '../lib/format';
 import { timeToX, type Window } from '../lib/scale';
 import type { Hit, Hooks, Source, Table, Track, View } from './track';
 
@@ -91,7 +91,7 @@ export class EvictionTrack implements Track {
     const [t, n, size, decision] = tick;
     return {
       title: plural(n, 'eviction'),
-      lines: [`${bytes(size)} given back`, `at ${time(t)}`,
+      lines: [`${bytes(size)} given back`, `at ${instant(t)}`,
         n > 1 ? 'click for the largest, zoom in for the others' : 'click for the candidates'],
       pick: decision === null ? null : { kind: 'decision', id: decision },
     };
@@ -102,7 +102,7 @@ export class EvictionTrack implements Track {
       .filter(([t]) => t >= window.t0 && t <= window.t1)
       .slice(0, 200)
       .map(([t, n, size, decision, storage]) => ({
-        cells: [time(t), String(n), bytes(size), String(storage)],
+        cells: [instant(t), String(n), bytes(size), String(storage)],
         pick: decision === null ? null : { kind: 'decision' as const, id: decision },
       }));
     return {

@@ -2,7 +2,7 @@
 
 import { Latest } from '../api/client';
 import type { Lane, Lanes, Slice } from '../api/types';
-import { plural, time } from '../lib/format';
+import { instant, plural, time } from '../lib/format';
 import { timeToX, xToTime, type Window } from '../lib/scale';
 import { label } from './theme';
 import type { Hit, Hooks, Source, Table, Track, View } from './track';
@@ -104,7 +104,7 @@ export class LaneTrack implements Track {
       : [what, `took ${time(dur)}`];
     return {
       title: n > 1 ? plural(n, 'operator run') : title,
-      lines: [...lines, `at ${time(t)}`],
+      lines: [...lines, `at ${instant(t)}`],
       pick: { kind: 'execution', id: execution },
     };
   }
@@ -118,7 +118,7 @@ export class LaneTrack implements Track {
       .slice(0, 200)
       .map(({ lane, slice: [t, dur, n, execution, name] }) => ({
         cells: [
-          time(t), this.data!.names[String(name)] || 'operator', String(n), time(dur),
+          instant(t), this.data!.names[String(name)] || 'operator', String(n), time(dur),
           lane.replay ? `replay, depth ${lane.depth}` : 'first run',
         ],
         pick: { kind: 'execution' as const, id: execution },

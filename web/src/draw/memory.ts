@@ -2,7 +2,7 @@
 
 import { Latest } from '../api/client';
 import type { Memory } from '../api/types';
-import { bytes, time } from '../lib/format';
+import { bytes, instant } from '../lib/format';
 import { byteTicks, timeToX, xToTime, type Window } from '../lib/scale';
 import { label } from './theme';
 import type { Hit, Hooks, Source, Table, Track, View } from './track';
@@ -158,7 +158,7 @@ export class MemoryTrack implements Track {
       const part = (list: number[]): number[] => list.slice(i, Math.min(i + stride, to));
       rows.push({
         cells: [
-          time(d.t0 + i * step), bytes(Math.min(...part(d.min))), bytes(Math.max(...part(d.max))),
+          instant(d.t0 + i * step), bytes(Math.min(...part(d.min))), bytes(Math.max(...part(d.max))),
           bytes(part(d.evicted_bytes).reduce((a, b) => a + b, 0)),
         ],
         pick: null,

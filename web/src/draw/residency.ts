@@ -2,7 +2,7 @@
 
 import { Latest } from '../api/client';
 import type { Residency, StorageRow } from '../api/types';
-import { bytes, count, plural, time } from '../lib/format';
+import { bytes, count, instant, plural, time } from '../lib/format';
 import { timeToX, xToTime, type Window } from '../lib/scale';
 import type { Hit, Hooks, Source, Table, Track, View } from './track';
 
@@ -79,7 +79,7 @@ export class ResidencyTrack implements Track {
     const t = xToTime(view.window, x, view.width);
     const bar = row.bars.find(([begin, end]) => begin <= t && t <= end);
     const lines = [row.op ? `made by ${row.op.name || 'operator'} (${row.op.op})` : 'a constant'];
-    lines.push(bar ? `resident from ${time(bar[0])} to ${time(bar[1])}` : 'not resident here');
+    lines.push(bar ? `resident from ${instant(bar[0])} to ${instant(bar[1])}` : 'not resident here');
     if (bar && bar[2] > 1) lines.push(`${plural(bar[2], 'stay')} within these pixels`);
     if (row.remakes) lines.push(`re-made ${plural(row.remakes, 'time')}, ${time(row.remake_ns)} in all`);
     return {

@@ -33,6 +33,12 @@ export function time(ns: number | null): string {
   return `${Math.round(ns)} ns`;
 }
 
+/** A point in time: three decimals of its unit, to tell events close together apart. */
+export function instant(ns: number): string {
+  const [size, name] = TIME_UNITS.find(([unit]) => Math.abs(ns) >= unit) ?? [1, 'ns'];
+  return size === 1 ? `${Math.round(ns)} ns` : `${(ns / size).toFixed(3)} ${name}`;
+}
+
 /** A time on an axis whose steps are `step` apart: enough digits to tell neighbours apart. */
 export function axisTime(ns: number, step: number): string {
   const [size, name] = TIME_UNITS.find(([unit]) => Math.max(Math.abs(ns), step) >= unit) ?? [1, 'ns'];

@@ -7,7 +7,7 @@ import type {
 import type { Source } from '../draw/track';
 import type { Pick } from '../lib/address';
 import { h, type Child } from '../lib/dom';
-import { bytes, count, plural, score, time } from '../lib/format';
+import { bytes, count, instant, plural, score, time } from '../lib/format';
 
 export interface PanelActions {
   open(pick: Pick): void;
@@ -57,7 +57,7 @@ export class Panel {
         onclick: () => id !== null && this.actions.open({ kind: 'decision', id }),
       }, text);
     return {
-      title: `Eviction at ${time(d.t)}`,
+      title: `Eviction at ${instant(d.t)}`,
       t: d.t,
       body: [
         h('p.lead', {}, `${opName(d.op)} needed ${bytes(d.needed)}; `,
@@ -135,7 +135,7 @@ export class Panel {
       body: [
         h('p.lead', {}, e.replay ? this.why(info) : 'First run: the program called it.'),
         facts([
-          ['at', time(e.t)],
+          ['at', instant(e.t)],
           ['took', time(e.dur_ns)],
           ['cost counted', time(e.cost_ns)],
           ['bytes in use', bytes(info.in_use)],
@@ -166,7 +166,7 @@ export class Panel {
         h(e.execution === current ? 'li.current' : 'li', {},
           h('span.depth', {}, indent ? '·'.repeat(Math.min(e.depth, 12)) : e.replay ? '↻' : '▸'),
           this.link(`${e.name || 'operator'} (${e.op})`, { kind: 'execution', id: e.execution }),
-          h('span.sub', {}, `${e.replay ? 'replay' : 'first run'}, ${time(e.dur_ns)} at ${time(e.t)}`)))),
+          h('span.sub', {}, `${e.replay ? 'replay' : 'first run'}, ${time(e.dur_ns)} at ${instant(e.t)}`)))),
       notShown > 0 && h('p.note', {}, `${plural(notShown, 'more run')} not shown.`),
     ];
   }
@@ -190,17 +190,17 @@ export class Panel {
         facts([
           ['size', bytes(s.bytes)],
           ['made by', s.op ? opName(s.op) : 'a constant'],
-          ['created', time(s.created)],
+          ['created', instant(s.created)],
           ['re-made', s.remakes ? `${plural(s.remakes, 'time')}, ${time(s.remake_ns)} in all` : 'never'],
         ]),
         section('In memory', h('ol.runs', {}, s.stays.map(([from, to]) =>
           h('li', {}, h('button.link', { onclick: () => this.actions.show(from, to - from) },
-            `${time(from)} to ${time(to)}`), h('span.sub', {}, time(to - from))))),
+            `${instant(from)} to ${instant(to)}`), h('span.sub', {}, time(to - from))))),
         s.stays_not_shown > 0 && h('p.note', {}, `${plural(s.stays_not_shown, 'more stay')} not shown.`)),
         section('Evictions', s.evictions.length === 0 ? h('p.empty', {}, 'Never evicted.')
           : h('ol.runs', {}, s.evictions.map((e) =>
-            h('li', {}, e.decision === null ? time(e.t)
-              : this.link(time(e.t), { kind: 'decision', id: e.decision }),
+            h('li', {}, e.decision === null ? instant(e.t)
+              : this.link(instant(e.t), { kind: 'decision', id: e.decision }),
             h('span.sub', {}, REASONS[e.reason] ?? ''))))),
         section('Tensors on it', h('ul.tensors', {}, s.tensors.map((t) =>
           h('li', {}, `tensor ${t.tensor}`, t.view_of !== null && `, a view of ${t.view_of}`,

@@ -8,7 +8,7 @@ import { MemoryTrack } from '../draw/memory';
 import { ResidencyTrack } from '../draw/residency';
 import type { Pick, Place } from '../lib/address';
 import { h, replace, say, type Child } from '../lib/dom';
-import { bytes, count, factor, percent, plural, time } from '../lib/format';
+import { bytes, count, factor, instant, percent, plural, time } from '../lib/format';
 import { navigation } from '../state/place';
 import { RESULTS, runTitle } from './list';
 import { Panel } from './panel';
@@ -86,6 +86,8 @@ export class RunView {
   private readonly search: HTMLInputElement;
   private readonly pager = h('span.pager', {});
   private readonly residency: ResidencyTrack;
+  private readonly banners = h('div', {});
+  private readonly facts = h('div', {});
   private loading: AbortController | null = null;
   private refresh = 0;
 
@@ -127,13 +129,31 @@ export class RunView {
         h('div.search', {}, this.search, this.found),
         h('button', { onclick: () => this.timeline.show(this.timeline.all) }, 'Fit'),
         h('button', { onclick: () => this.help(), 'aria-keyshortcuts': '?' }, 'Keys')),
-      renderBanners(info), this.problem, renderFacts(info), renderTop(info),
+      this.banners, this.problem, this.facts,
       h('div.split', {}, this.timeline.element, this.side));
+    this.fill(info);
     if (place.marked) this.timeline.select(place.marked);
     this.timeline.request(0);
     if (place.pick) void this.openPick(place.pick, false);
     if (info.run.result === 'running')
-      this.refresh = window.setInterval(() => this.timeline.request(0), REFRESH_MS);
+      this.refresh = window.setInterval(() => void this.follow(), REFRESH_MS);
+  }
+
+  private fill(info: RunInfo): void {
+    replace(this.banners, renderBanners(info));
+    replace(this.facts, renderFacts(info), renderTop(info));
+  }
+
+  /** A run that goes on: the axis grows, and a window at its end stays at its end. */
+  private async follow(): Promise<void> {
+    try {
+      const info = await ask<RunInfo>('run', this.source);
+      this.fill(info);
+      this.timeline.extend({ t0: info.begin, t1: Math.max(info.end, info.begin + 10) });
+      if (info.run.result !== 'running') clearInterval(this.refresh);
+    } catch (error) {
+      this.fail((error as Error).message);
+    }
   }
 
   stop(): void {
@@ -234,7 +254,7 @@ export class RunView {
     replace(this.found,
       found.storage !== null && h('button', { onclick: go({ kind: 'storage', id: found.storage }) }, `storage ${found.storage}`),
       found.executions.map((e) => h('button', { onclick: go({ kind: 'execution', id: e.execution }) },
-        `${e.name || 'operator'} (${e.op})`, h('span.sub', {}, `${e.replay ? 'replay' : 'first run'} at ${time(e.t)}`))),
+        `${e.name || 'operator'} (${e.op})`, h('span.sub', {}, `${e.replay ? 'replay' : 'first run'} at ${instant(e.t)}`))),
       found.not_shown > 0 && h('p.note', {}, `${plural(found.not_shown, 'more run')} not shown`),
       found.executions.length === 0 && found.storage === null && h('p.empty', {},
         'Nothing has this name or number. Part of an operator’s name is enough.'));

@@ -5,7 +5,7 @@ import { AXIS_HEIGHT, drawAxis } from '../draw/axis';
 import { prepare, readTheme, type Theme } from '../draw/theme';
 import type { Hit, Track, View } from '../draw/track';
 import { h, replace, say } from '../lib/dom';
-import { time } from '../lib/format';
+import { instant, time } from '../lib/format';
 import { clamp, pan, timeToX, xToTime, zoom, type Window } from '../lib/scale';
 import type { Pick } from '../lib/address';
 import { renderTable } from './table';
@@ -44,10 +44,10 @@ export class Timeline {
   private pick: Pick | null = null;
 
   constructor(
-    readonly all: Window, start: Window | null, private readonly marks: Mark[], tracks: Track[],
+    private extent: Window, start: Window | null, private readonly marks: Mark[], tracks: Track[],
     extras: Record<string, HTMLElement>, private readonly events: TimelineEvents,
   ) {
-    this.window = clamp(start ?? all, all);
+    this.window = clamp(start ?? extent, extent);
     this.strips = tracks.map((track) => ({
       track,
       canvas: h('canvas', { role: 'img', tabindex: 0, 'aria-label': `${track.title}: ${track.hint}` }),
@@ -92,6 +92,10 @@ export class Timeline {
 
   // --- what is shown ---
 
+  get all(): Window {
+    return this.extent;
+  }
+
   get shown(): Window {
     return this.window;
   }
@@ -105,6 +109,16 @@ export class Timeline {
     this.request(DELAY_MS);
     this.redraw();
     this.events.moved(this.window);
+  }
+
+  /** The run has grown. */
+  extend(all: Window): void {
+    const grown = all.t1 - this.extent.t1;
+    const whole = this.isAt(this.extent);
+    const atEnd = this.window.t1 === this.extent.t1;
+    this.extent = all;
+    if (grown > 0 && whole) this.show(all);
+    else if (grown > 0 && atEnd) this.show(pan(this.window, grown, all));
   }
 
   select(span: Window | null): void {
@@ -247,7 +261,7 @@ export class Timeline {
   }
 
   private showTip(hit: Hit | null, e: PointerEvent, strip: Strip): void {
-    const at = time(xToTime(this.window, e.offsetX, this.width));
+    const at = instant(xToTime(this.window, e.offsetX, this.width));
     replace(this.tip, h('strong', {}, hit?.title ?? at),
       (hit?.lines ?? []).map((line) => h('div', {}, line)), hit && h('div.sub', {}, `pointer at ${at}`));
     this.tip.hidden = false;
