@@ -24,11 +24,17 @@ static int64_t operator_bytes(dtr_runtime *rt, uint32_t op)
     return bytes;
 }
 
+/* The id that events may name: making room for a constant has no operator. */
+static int64_t announced(const dtr_runtime *rt, uint32_t op)
+{
+    return op && !rt->ops[op].constant ? rt->ops[op].id : DTR_NONE;
+}
+
 static void emit_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, bool overshoot)
 {
     dtr_event event = {.kind = DTR_EVENT_OUT_OF_MEMORY};
     event.u.out_of_memory_ = (dtr_event_out_of_memory){
-        .op = op ? rt->ops[op].id : DTR_NONE,
+        .op = announced(rt, op),
         .needed = needed,
         .in_use = rt->stats.in_use_bytes,
         .budget = rt->budget,
@@ -42,7 +48,9 @@ static dtr_status out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dt
 {
     const char *name = "the new budget";
     if (op)
-        name = rt->ops[op].name >= 0 ? rt->names.texts[rt->ops[op].name] : "an operator";
+        name = rt->ops[op].constant    ? "a constant"
+               : rt->ops[op].name >= 0 ? rt->names.texts[rt->ops[op].name]
+                                       : "an operator";
     if (rt->recording)
         emit_out_of_memory(rt, op, needed, false);
     int64_t alone = operator_bytes(rt, op);
@@ -73,7 +81,7 @@ static int64_t emit_decision(dtr_runtime *rt, uint32_t victim, uint32_t op, int6
     event.u.decision_ = (dtr_event_decision){
         .decision = decision,
         .storage = dtri_storage_at(rt, victim)->id,
-        .op = op ? rt->ops[op].id : DTR_NONE,
+        .op = announced(rt, op),
         .needed = needed,
         .in_use = rt->stats.in_use_bytes,
         .budget = rt->budget,
