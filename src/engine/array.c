@@ -178,8 +178,8 @@ float dtr_array_item(dtr_array *a)
 
 /* --- applying --------------------------------------------------------------------------------- */
 
-static bool may_apply(dtr_engine *e, const struct dtri_op *op, dtr_array *const *in, int n_inputs,
-                      const dtr_shape *out_shapes, int n_outputs)
+static bool may_apply(dtr_engine *e, const struct dtri_array_op *op, dtr_array *const *in,
+                      int n_inputs, const dtr_shape *out_shapes, int n_outputs)
 {
     for (int i = 0; i < n_inputs; i++) {
         bool integers = op->integer_inputs >> i & 1;
@@ -199,7 +199,7 @@ static bool may_apply(dtr_engine *e, const struct dtri_op *op, dtr_array *const 
     return dtri_engine_ok(e);
 }
 
-static struct dtri_task *task_new(const struct dtri_op *op, const struct dtri_params *p,
+static struct dtri_task *task_new(const struct dtri_array_op *op, const struct dtri_params *p,
                                   dtr_array *const *in, int n_inputs, const dtr_shape *out_shapes,
                                   int n_outputs)
 {
@@ -219,7 +219,7 @@ static struct dtri_task *task_new(const struct dtri_op *op, const struct dtri_pa
 }
 
 /* Runs a task, which is taken. */
-static bool run(dtr_engine *e, const struct dtri_op *op, struct dtri_task *task,
+static bool run(dtr_engine *e, const struct dtri_array_op *op, struct dtri_task *task,
                 dtr_array *const *in, dtr_tensor *tensors)
 {
     dtr_tensor inputs[DTRI_MAX_OPERANDS];
@@ -248,7 +248,7 @@ static bool run(dtr_engine *e, const struct dtri_op *op, struct dtri_task *task,
     return dtri_engine_ok(e);
 }
 
-void dtri_apply(dtr_engine *e, const struct dtri_op *op, const struct dtri_params *p,
+void dtri_apply(dtr_engine *e, const struct dtri_array_op *op, const struct dtri_params *p,
                 dtr_array *const *in, int n_inputs, const dtr_shape *out_shapes, int n_outputs,
                 dtr_array **out)
 {
@@ -271,8 +271,8 @@ void dtri_apply(dtr_engine *e, const struct dtri_op *op, const struct dtri_param
         dtri_tape_record(e, op, p, in, n_inputs, out, n_outputs);
 }
 
-dtr_array *dtri_apply1(const struct dtri_op *op, const struct dtri_params *p, dtr_array *const *in,
-                       int n_inputs, dtr_shape out_shape)
+dtr_array *dtri_apply1(const struct dtri_array_op *op, const struct dtri_params *p,
+                       dtr_array *const *in, int n_inputs, dtr_shape out_shape)
 {
     dtr_array *out;
     dtri_apply(in[0]->engine, op, p, in, n_inputs, &out_shape, 1, &out);

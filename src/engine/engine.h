@@ -1,6 +1,6 @@
 /* Inside the engine: arrays, scopes, the tape, and operators as tables.
  *
- * An operator is a row (struct dtri_op): a kernel that computes it, and a vjp that writes its
+ * An operator is a row (struct dtri_array_op): a kernel that computes it, and a vjp that writes its
  * gradient in terms of other operators.  dtri_apply is the one place where any of them reaches the
  * runtime; it makes the outputs' arrays and, where a gradient may be asked for, a node of the tape.
  *
@@ -77,7 +77,7 @@ struct dtri_vjp {
     dtr_array *result[DTRI_MAX_OPERANDS];
 };
 
-struct dtri_op {
+struct dtri_array_op {
     const char *name;
     dtr_status (*kernel)(const dtr_cpu_kernel *, void *const *, void *const *, dtr_error *);
     void (*vjp)(struct dtri_vjp *v); /* NULL: no gradient flows */
@@ -93,7 +93,7 @@ struct dtri_op {
 struct dtri_node {
     uint64_t id; /* grows along the tape: an input's is below */
     uint32_t refs;
-    const struct dtri_op *op; /* NULL: a leaf */
+    const struct dtri_array_op *op; /* NULL: a leaf */
     struct dtri_params p;
     int n_inputs, n_outputs;
     struct dtri_node *in[DTRI_MAX_OPERANDS]; /* NULL: no gradient flows there */
@@ -123,7 +123,7 @@ struct dtr_array {
 
 struct dtr_optimizer {
     dtr_engine *engine;
-    const struct dtri_op *op;
+    const struct dtri_array_op *op;
     struct dtri_params p;
     int n_state; /* arrays a parameter */
     int64_t step;
@@ -189,19 +189,19 @@ void dtri_array_free(dtr_array *a); /* leaves its scope; not for failed ones */
 /* A constant with a copy of `values`. */
 dtr_array *dtri_array_constant(dtr_engine *e, dtr_shape shape, bool integers, const void *values);
 /* Applies an operator; out[] get n_outputs arrays, failed ones on failure. */
-void dtri_apply(dtr_engine *e, const struct dtri_op *op, const struct dtri_params *p,
+void dtri_apply(dtr_engine *e, const struct dtri_array_op *op, const struct dtri_params *p,
                 dtr_array *const *in, int n_inputs, const dtr_shape *out_shapes, int n_outputs,
                 dtr_array **out);
 /* The same for one output and at least one input. */
-dtr_array *dtri_apply1(const struct dtri_op *op, const struct dtri_params *p, dtr_array *const *in,
-                       int n_inputs, dtr_shape out_shape);
+dtr_array *dtri_apply1(const struct dtri_array_op *op, const struct dtri_params *p,
+                       dtr_array *const *in, int n_inputs, dtr_shape out_shape);
 
 /* --- tape.c ----------------------------------------------------------------------------------- */
 
 /* A leaf for an array through which gradients can be asked for; false: no memory. */
 bool dtri_tape_leaf(dtr_array *a);
 /* Notes an application, if a gradient can flow through it.  Fails the engine without memory. */
-void dtri_tape_record(dtr_engine *e, const struct dtri_op *op, const struct dtri_params *p,
+void dtri_tape_record(dtr_engine *e, const struct dtri_array_op *op, const struct dtri_params *p,
                       dtr_array *const *in, int n_inputs, dtr_array *const *out, int n_outputs);
 struct dtri_node *dtri_node_ref(struct dtri_node *node); /* accepts NULL, as the next does */
 void dtri_node_unref(dtr_engine *e, struct dtri_node *node);

@@ -9,14 +9,14 @@ static bool wants(const struct dtri_vjp *v, int input)
     return v->wants >> input & 1;
 }
 
-static dtr_array *unary(const struct dtri_op *op, dtr_array *a)
+static dtr_array *unary(const struct dtri_array_op *op, dtr_array *a)
 {
     return dtri_apply1(op, NULL, &a, 1, a->shape);
 }
 
 /* --- two operands ----------------------------------------------------------------------------- */
 
-static dtr_array *binary(const struct dtri_op *op, dtr_array *a, dtr_array *b)
+static dtr_array *binary(const struct dtri_array_op *op, dtr_array *a, dtr_array *b)
 {
     dtr_engine *e = a->engine;
     dtr_shape shape;
@@ -80,11 +80,13 @@ static void div_vjp(struct dtri_vjp *v)
         give(v, 1, dtr_scale(dtr_div(dtr_mul(v->g[0], v->out[0]), v->in[1]), -1));
 }
 
-static const struct dtri_op op_add = {.name = "add", .kernel = dtri_kernel_add, .vjp = add_vjp};
-static const struct dtri_op op_sub = {.name = "sub", .kernel = dtri_kernel_sub, .vjp = sub_vjp};
-static const struct dtri_op op_mul = {
+static const struct dtri_array_op op_add = {
+    .name = "add", .kernel = dtri_kernel_add, .vjp = add_vjp};
+static const struct dtri_array_op op_sub = {
+    .name = "sub", .kernel = dtri_kernel_sub, .vjp = sub_vjp};
+static const struct dtri_array_op op_mul = {
     .name = "mul", .kernel = dtri_kernel_mul, .vjp = mul_vjp, .keeps = {{2, 0}, {1, 0}}};
-static const struct dtri_op op_div = {
+static const struct dtri_array_op op_div = {
     .name = "div", .kernel = dtri_kernel_div, .vjp = div_vjp, .keeps = {{2, 0}, {2, 1}}};
 
 dtr_array *dtr_add(dtr_array *a, dtr_array *b)
@@ -129,7 +131,7 @@ static void sqrt_vjp(struct dtri_vjp *v)
     v->result[0] = dtr_scale(dtr_div(v->g[0], v->out[0]), 0.5f);
 }
 
-static const struct dtri_op op_step = {.name = "step", .kernel = dtri_kernel_step};
+static const struct dtri_array_op op_step = {.name = "step", .kernel = dtri_kernel_step};
 
 static void relu_vjp(struct dtri_vjp *v)
 {
@@ -146,27 +148,27 @@ static void gelu_slope_vjp(struct dtri_vjp *v)
     v->result[0] = dtr_mul(v->g[0], dtr_mul(density, dtr_affine(square, -1, 2)));
 }
 
-static const struct dtri_op op_gelu_slope = {.name = "gelu_slope",
-                                             .kernel = dtri_kernel_gelu_slope,
-                                             .vjp = gelu_slope_vjp,
-                                             .keeps = {{1, 0}}};
+static const struct dtri_array_op op_gelu_slope = {.name = "gelu_slope",
+                                                   .kernel = dtri_kernel_gelu_slope,
+                                                   .vjp = gelu_slope_vjp,
+                                                   .keeps = {{1, 0}}};
 
 static void gelu_vjp(struct dtri_vjp *v)
 {
     v->result[0] = dtr_mul(v->g[0], unary(&op_gelu_slope, v->in[0]));
 }
 
-static const struct dtri_op op_affine = {
+static const struct dtri_array_op op_affine = {
     .name = "affine", .kernel = dtri_kernel_affine, .vjp = affine_vjp};
-static const struct dtri_op op_exp = {
+static const struct dtri_array_op op_exp = {
     .name = "exp", .kernel = dtri_kernel_exp, .vjp = exp_vjp, .keeps = {{0, 1}}};
-static const struct dtri_op op_log = {
+static const struct dtri_array_op op_log = {
     .name = "log", .kernel = dtri_kernel_log, .vjp = log_vjp, .keeps = {{1, 0}}};
-static const struct dtri_op op_sqrt = {
+static const struct dtri_array_op op_sqrt = {
     .name = "sqrt", .kernel = dtri_kernel_sqrt, .vjp = sqrt_vjp, .keeps = {{0, 1}}};
-static const struct dtri_op op_relu = {
+static const struct dtri_array_op op_relu = {
     .name = "relu", .kernel = dtri_kernel_relu, .vjp = relu_vjp, .keeps = {{0, 1}}};
-static const struct dtri_op op_gelu = {
+static const struct dtri_array_op op_gelu = {
     .name = "gelu", .kernel = dtri_kernel_gelu, .vjp = gelu_vjp, .keeps = {{1, 0}}};
 
 dtr_array *dtr_affine(dtr_array *a, float scale, float shift)
@@ -207,7 +209,7 @@ dtr_array *dtr_gelu(dtr_array *a)
 
 /* --- none ------------------------------------------------------------------------------------- */
 
-static const struct dtri_op op_fill = {.name = "fill", .kernel = dtri_kernel_fill};
+static const struct dtri_array_op op_fill = {.name = "fill", .kernel = dtri_kernel_fill};
 
 dtr_array *dtr_array_full(dtr_engine *e, dtr_shape shape, float value)
 {
@@ -229,8 +231,9 @@ static void broadcast_vjp(struct dtri_vjp *v)
     give(v, 0, v->g[0]);
 }
 
-static const struct dtri_op op_sum = {.name = "sum", .kernel = dtri_kernel_sum, .vjp = sum_vjp};
-static const struct dtri_op op_broadcast = {
+static const struct dtri_array_op op_sum = {
+    .name = "sum", .kernel = dtri_kernel_sum, .vjp = sum_vjp};
+static const struct dtri_array_op op_broadcast = {
     .name = "broadcast", .kernel = dtri_kernel_broadcast, .vjp = broadcast_vjp};
 
 dtr_array *dtr_sum_keep(dtr_array *a, unsigned axes)

@@ -33,7 +33,7 @@ static void matmul_vjp(struct dtri_vjp *v)
             tb ? dtr_matmul_transposed(g, true, a, ta) : dtr_matmul_transposed(a, !ta, g, false);
 }
 
-static const struct dtri_op op_matmul = {
+static const struct dtri_array_op op_matmul = {
     .name = "matmul", .kernel = dtri_kernel_matmul, .vjp = matmul_vjp, .keeps = {{2, 0}, {1, 0}}};
 
 /* Shape of the product; false: there is none. */
@@ -100,7 +100,7 @@ static void softmax_vjp(struct dtri_vjp *v)
     v->result[0] = dtr_mul(y, dtr_sub(g, total));
 }
 
-static const struct dtri_op op_softmax = {
+static const struct dtri_array_op op_softmax = {
     .name = "softmax", .kernel = dtri_kernel_softmax, .vjp = softmax_vjp, .keeps = {{0, 1}}};
 
 dtr_array *dtr_softmax(dtr_array *a, bool causal)
@@ -138,7 +138,7 @@ static void normalize_vjp(struct dtri_vjp *v)
     }
 }
 
-static const struct dtri_op op_normalize = {
+static const struct dtri_array_op op_normalize = {
     .name = "normalize", .kernel = dtri_kernel_normalize, .vjp = normalize_vjp, .keeps = {{0, 3}}};
 
 dtr_array *dtr_layer_norm(dtr_array *a, dtr_array *gain, dtr_array *bias)
@@ -170,16 +170,16 @@ static void scatter_add_vjp(struct dtri_vjp *v)
     v->result[0] = dtr_embedding(v->g[0], v->in[1]);
 }
 
-static const struct dtri_op op_embedding = {.name = "embedding",
-                                            .kernel = dtri_kernel_embedding,
-                                            .vjp = embedding_vjp,
-                                            .keeps = {{2, 0}},
-                                            .integer_inputs = 2};
-static const struct dtri_op op_scatter_add = {.name = "scatter_add",
-                                              .kernel = dtri_kernel_scatter_add,
-                                              .vjp = scatter_add_vjp,
-                                              .keeps = {{2, 0}},
-                                              .integer_inputs = 2};
+static const struct dtri_array_op op_embedding = {.name = "embedding",
+                                                  .kernel = dtri_kernel_embedding,
+                                                  .vjp = embedding_vjp,
+                                                  .keeps = {{2, 0}},
+                                                  .integer_inputs = 2};
+static const struct dtri_array_op op_scatter_add = {.name = "scatter_add",
+                                                    .kernel = dtri_kernel_scatter_add,
+                                                    .vjp = scatter_add_vjp,
+                                                    .keeps = {{2, 0}},
+                                                    .integer_inputs = 2};
 
 dtr_array *dtr_embedding(dtr_array *table, dtr_array *ids)
 {
@@ -206,7 +206,7 @@ dtr_array *dtr_scatter_add(dtr_array *a, dtr_array *ids, int64_t rows)
     return dtri_apply1(&op_scatter_add, NULL, (dtr_array *[]){a, ids}, 2, shape);
 }
 
-static const struct dtri_op op_one_hot = {
+static const struct dtri_array_op op_one_hot = {
     .name = "one_hot", .kernel = dtri_kernel_one_hot, .integer_inputs = 1};
 
 /* (softmax - one hot) g / n */
@@ -217,11 +217,11 @@ static void cross_entropy_vjp(struct dtri_vjp *v)
     v->result[0] = dtr_mul(miss, dtr_scale(v->g[0], 1 / (float)v->node->in_shape[0].dims[0]));
 }
 
-static const struct dtri_op op_cross_entropy = {.name = "cross_entropy",
-                                                .kernel = dtri_kernel_cross_entropy,
-                                                .vjp = cross_entropy_vjp,
-                                                .keeps = {{3, 0}},
-                                                .integer_inputs = 2};
+static const struct dtri_array_op op_cross_entropy = {.name = "cross_entropy",
+                                                      .kernel = dtri_kernel_cross_entropy,
+                                                      .vjp = cross_entropy_vjp,
+                                                      .keeps = {{3, 0}},
+                                                      .integer_inputs = 2};
 
 dtr_array *dtr_cross_entropy(dtr_array *logits, dtr_array *targets)
 {
@@ -236,7 +236,7 @@ dtr_array *dtr_cross_entropy(dtr_array *logits, dtr_array *targets)
 
 /* --- dropout ---------------------------------------------------------------------------------- */
 
-static const struct dtri_op op_dropout_mask = {
+static const struct dtri_array_op op_dropout_mask = {
     .name = "dropout_mask", .kernel = dtri_kernel_dropout_mask, .integer_inputs = 1};
 
 dtr_array *dtr_dropout(dtr_array *a, float rate, dtr_array *seed)

@@ -20,7 +20,7 @@ static void view_vjp(struct dtri_vjp *v)
     v->result[0] = dtr_reshape(v->g[0], v->node->in_shape[0]);
 }
 
-static const struct dtri_op op_view = {
+static const struct dtri_array_op op_view = {
     .name = "view", .kernel = dtri_kernel_view, .vjp = view_vjp, .view = true};
 
 /* Sets the dimension that is -1, if one is. */
@@ -69,7 +69,7 @@ static void permute_vjp(struct dtri_vjp *v)
     v->result[0] = dtr_permute(v->g[0], inverse);
 }
 
-static const struct dtri_op op_permute = {
+static const struct dtri_array_op op_permute = {
     .name = "permute", .kernel = dtri_kernel_permute, .vjp = permute_vjp};
 
 dtr_array *dtr_permute(dtr_array *a, const int *order)
@@ -143,13 +143,14 @@ static void pad_vjp(struct dtri_vjp *v)
     v->result[0] = dtr_slice(v->g[0], axis, v->p->cut.begin, v->node->in_shape[0].dims[axis]);
 }
 
-static const struct dtri_op op_split = {
+static const struct dtri_array_op op_split = {
     .name = "split", .kernel = dtri_kernel_split, .vjp = split_vjp};
-static const struct dtri_op op_concat = {
+static const struct dtri_array_op op_concat = {
     .name = "concat", .kernel = dtri_kernel_concat, .vjp = concat_vjp};
-static const struct dtri_op op_slice = {
+static const struct dtri_array_op op_slice = {
     .name = "slice", .kernel = dtri_kernel_slice, .vjp = slice_vjp};
-static const struct dtri_op op_pad = {.name = "pad", .kernel = dtri_kernel_pad, .vjp = pad_vjp};
+static const struct dtri_array_op op_pad = {
+    .name = "pad", .kernel = dtri_kernel_pad, .vjp = pad_vjp};
 
 /* A part put into zeros of the whole's shape, where slice took it from. */
 static dtr_array *pad(dtr_array *a, dtr_shape whole, const struct dtri_params *p)

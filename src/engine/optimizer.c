@@ -11,12 +11,14 @@
 
 #define MAX_STATE 2
 
-static const struct dtri_op op_sgd = {.name = "sgd", .kernel = dtri_kernel_sgd, .mutates = true};
-static const struct dtri_op op_adam = {.name = "adam", .kernel = dtri_kernel_adam, .mutates = true};
+static const struct dtri_array_op op_sgd = {
+    .name = "sgd", .kernel = dtri_kernel_sgd, .mutates = true};
+static const struct dtri_array_op op_adam = {
+    .name = "adam", .kernel = dtri_kernel_adam, .mutates = true};
 
 /* --- making and freeing ----------------------------------------------------------------------- */
 
-static dtr_optimizer *new_optimizer(dtr_engine *e, const struct dtri_op *op, int n_state,
+static dtr_optimizer *new_optimizer(dtr_engine *e, const struct dtri_array_op *op, int n_state,
                                     const struct dtri_params *p)
 {
     dtr_optimizer *optimizer = dtri_calloc(1, sizeof *optimizer);

@@ -103,7 +103,7 @@ static void keep_operands(dtr_engine *e, struct dtri_node *node, dtr_array *cons
             node->kept_out[i] = keep(e, out[i]);
 }
 
-void dtri_tape_record(dtr_engine *e, const struct dtri_op *op, const struct dtri_params *p,
+void dtri_tape_record(dtr_engine *e, const struct dtri_array_op *op, const struct dtri_params *p,
                       dtr_array *const *in, int n_inputs, dtr_array *const *out, int n_outputs)
 {
     bool flows = false;
