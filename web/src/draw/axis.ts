@@ -5,7 +5,7 @@ import { axisTime } from '../lib/format';
 import { ticks, timeToX } from '../lib/scale';
 import type { View } from './track';
 
-export const AXIS_HEIGHT = 36;
+export const AXIS_HEIGHT = 38;
 const MARKS = ['iteration', 'forward', 'backward', 'optimizer', 'begin', 'end', 'start', 'end of run'];
 
 const nameOf = (m: Mark): string =>
@@ -23,23 +23,26 @@ export function drawAxis(ctx: CanvasRenderingContext2D, view: View, marks: Mark[
     const text = axisTime(t, step);
     const room = ctx.measureText(text).width;
     ctx.fillStyle = theme.muted;
-    ctx.fillText(text, Math.min(Math.max(x - room / 2, 2), width - room - 2), AXIS_HEIGHT - 12);
+    ctx.fillText(text, Math.min(Math.max(x - room / 2, 2), width - room - 2), AXIS_HEIGHT - 13);
   }
   drawMarks(ctx, view, marks);
 }
 
-/** Names of marks where there is room for them; the tick is always there. */
+/** Every mark has a tick; names where there is room, iterations before phases. */
 function drawMarks(ctx: CanvasRenderingContext2D, { window, width, theme }: View, marks: Mark[]): void {
-  let free = -Infinity;
-  for (const m of marks) {
-    const x = timeToX(window, m.t, width);
-    if (x < 0 || x > width) continue;
-    ctx.fillStyle = theme.muted;
-    ctx.fillRect(Math.round(x), 1, 1, 10);
+  const placed: [number, number][] = [];
+  const visible = marks
+    .map((m) => ({ m, x: timeToX(window, m.t, width) }))
+    .filter(({ x }) => x >= 0 && x <= width);
+  ctx.fillStyle = theme.muted;
+  for (const { x } of visible) ctx.fillRect(Math.round(x), 0, 1, 4);
+  const iterations = visible.filter(({ m }) => m.mark === 0);
+  for (const { m, x } of [...iterations, ...visible.filter(({ m: o }) => o.mark !== 0)]) {
     const text = nameOf(m);
-    const room = ctx.measureText(text).width;
-    if (x < free || x + room + 6 > width) continue;
-    ctx.fillText(text, x + 4, 7);
-    free = x + room + 12;
+    const end = x + ctx.measureText(text).width + 12;
+    if (end > width || placed.some(([from, to]) => x < to && end > from)) continue;
+    placed.push([x, end]);
+    ctx.fillRect(Math.round(x), 0, 1, 14);
+    ctx.fillText(text, x + 4, 10);
   }
 }

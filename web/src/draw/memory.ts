@@ -68,7 +68,7 @@ export class MemoryTrack implements Track {
     for (const value of byteTicks(this.top, 5)) {
       const y = this.y(value) - 7;
       if (value === 0 || (budget !== null && Math.abs(y - this.y(budget)) < 9)) continue;
-      label(ctx, theme, bytes(value).replace('.00', ''), 4, y, theme.muted);
+      label(ctx, theme, bytes(value).replace(/\.0+ /, ' '), 4, y, theme.muted);
     }
   }
 

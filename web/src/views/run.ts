@@ -34,8 +34,9 @@ function renderFacts(info: RunInfo): HTMLElement {
     fact('heuristic', run.heuristic ?? 'none', `${run.search ?? 'no'} search, ${run.deallocation}`),
     fact('peak', bytes(run.peak_bytes), run.budget_bytes === null ? 'no budget'
       : `${percent((run.peak_bytes ?? 0) / run.budget_bytes)} of ${bytes(run.budget_bytes)}`),
-    fact('unlimited peak', bytes(run.unlimited_peak_bytes), run.budget_bytes !== null && run.unlimited_peak_bytes
-      ? `the budget is ${percent(run.budget_bytes / run.unlimited_peak_bytes)} of it` : null),
+    run.unlimited_peak_bytes !== null && fact('unlimited peak', bytes(run.unlimited_peak_bytes),
+      run.budget_bytes !== null
+        ? `the budget is ${percent(run.budget_bytes / run.unlimited_peak_bytes)} of it` : null),
     fact('slowdown', factor(run.slowdown), `replays are ${share(stats.replay_ns)} of the time`),
     fact('evictions', count(stats.evictions), `of ${count(Math.round(mean))} candidates on average`),
     fact('replays', count(stats.replays),
