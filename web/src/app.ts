@@ -54,10 +54,11 @@ function renderCrumbs(place: Place): void {
 function explain(error: Error): HTMLElement {
   const stranger = error instanceof ApiError && error.code === 401;
   return h('main.list', {}, h('h1', {}, stranger ? 'This page needs its token' : 'This cannot be shown'),
-    h('p', {}, error.message),
     h('p', {}, stranger
-      ? 'The token changes with every start, so that other programs and pages cannot read your runs.'
-      : h('a', { href: format(HOME) }, 'Back to the list of runs')));
+      ? 'Open the address that dtrscope serve printed. Its token changes with every start, so that other '
+        + 'programs and pages cannot read your runs.'
+      : error.message),
+    !stranger && h('p', {}, h('a', { href: format(HOME) }, 'Back to the list of runs')));
 }
 
 async function show(place: Place): Promise<void> {

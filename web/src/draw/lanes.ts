@@ -84,7 +84,7 @@ export class LaneTrack implements Track {
     ctx.rect(left - 2, y, Math.max(room + 2, 0), BAR);
     ctx.clip();
     ctx.fillStyle = theme.onBar;
-    if (room > 14) ctx.fillText(text, left, y + BAR / 2 + 0.5);
+    if (room > 40 || ctx.measureText(text).width <= room) ctx.fillText(text, left, y + BAR / 2 + 0.5);
     ctx.restore();
   }
 
