@@ -1,4 +1,5 @@
-/* /api/residency: which storages are resident when, a page of rows.
+/* /api/residency: which storages are resident when, a page of rows; those resident at some time in
+ * the window.
  *
  * In the order of `sort`: by creation (the picture of the published paper), bytes, or re-makes.
  * Stays that touch the same pixel are joined and say how many they stand for. */
@@ -48,6 +49,16 @@ static int (*order_of(const struct dtri_query *q))(const void *, const void *)
         if (strcmp(name ? name : "remakes", orders[i].name) == 0)
             return orders[i].compare;
     return NULL;
+}
+
+static bool resident_in_window(const struct dtri_query *q, const struct dtri_storage_info *info)
+{
+    for (size_t i = info->first_stay; i < info->first_stay + info->n_stays; i++) {
+        const struct dtri_stay *stay = &q->snapshot->stays[i];
+        if (stay->end >= q->t0 && stay->begin <= q->t1)
+            return true;
+    }
+    return false;
 }
 
 /* Bars of one storage: [begin, end, stays joined, stays before it]. */
@@ -118,10 +129,12 @@ dtr_status dtri_api_residency(struct dtri_query *q, json_t **out, dtr_error *err
         return dtri_fail_nomem(error, "an answer");
     size_t n = 0;
     for (size_t i = 0; i < s->n_storages; i++)
-        if (s->storages[i].bytes > 0)
+        if (s->storages[i].bytes > 0 && resident_in_window(q, &s->storages[i]))
             storages[n++] = &s->storages[i];
     qsort(storages, n, sizeof *storages, compare);
-    size_t from = (size_t)offset < n ? (size_t)offset : n;
+    size_t from = (size_t)offset;
+    if (from >= n) /* the window got smaller: its last page, rather than none */
+        from = n ? (n - 1) / (size_t)limit * (size_t)limit : 0;
     size_t to = from + (size_t)limit < n ? from + (size_t)limit : n;
     json_t *rows = rows_of(q, storages, from, to, &not_shown);
     dtri_free(storages);
