@@ -48,10 +48,11 @@ struct dtri_storage {
     uint32_t tensors;           /* first of the list; the root */
     uint32_t parents, children; /* edge lists */
     uint32_t visit;             /* mark of the traversal that saw it last */
-    uint32_t call;      /* the program's call in which it was made, or became resident last */
-    uint32_t summed[2]; /* for selectors: the call in which its sums up and down began anew */
-    uint8_t state;      /* enum dtri_state */
-    bool pinned;        /* for ever */
+    uint32_t call;        /* the program's call in which it was made, or became resident last */
+    int64_t waiting_cost; /* part of local_cost: of a view whose operator has not run yet */
+    uint32_t summed[2];   /* for selectors: the call in which its sums up and down began anew */
+    uint8_t state;        /* enum dtri_state */
+    bool pinned;          /* for ever */
     bool constant;
 };
 

@@ -303,6 +303,17 @@ static void emit_operator(dtr_runtime *rt, uint32_t op, const dtr_call *call)
     }
 }
 
+/* Until its first run, an operator's views add to the cost of storages that exist already. */
+static void set_waiting_cost(dtr_runtime *rt, const struct dtri_op *o, int64_t cost)
+{
+    const uint32_t *outputs = dtri_op_outputs(rt, o);
+    for (uint32_t i = 0; i < o->n_outputs; i++) {
+        struct dtri_storage *s = dtri_storage_at(rt, rt->tensors[outputs[i]].storage);
+        if (s->tensors != outputs[i])
+            s->waiting_cost = cost;
+    }
+}
+
 /* Registers an operator whose arguments were checked and whose room was reserved. */
 static uint32_t register_op(dtr_runtime *rt, const dtr_call *call, bool constant)
 {
@@ -315,8 +326,10 @@ static uint32_t register_op(dtr_runtime *rt, const dtr_call *call, bool constant
     o->constant = constant;
     link_inputs(rt, op, call->inputs);
     make_outputs(rt, op, call->outputs);
-    if (call->cost_ns != DTR_NONE)
+    if (call->cost_ns != DTR_NONE) {
         dtri_set_cost(rt, o, call->cost_ns);
+        set_waiting_cost(rt, o, o->cost);
+    }
     if (rt->selector)
         for (uint32_t i = 0; i < o->n_outputs; i++)
             if (call->outputs[i].view_of < 0)
@@ -350,6 +363,7 @@ static dtr_status run_new(dtr_runtime *rt, const dtr_call *call, bool constant, 
     }
     uint32_t op = register_op(rt, call, constant);
     dtr_status status = dtri_materialize(rt, dtri_op_outputs(rt, &rt->ops[op])[0], error);
+    set_waiting_cost(rt, &rt->ops[op], 0);
     if (status != DTR_OK)
         unregister_op(rt, op);
     *out_op = op;

@@ -51,8 +51,13 @@ struct dtri_key {
 
 /* --- neighbourhood.c: sums over evicted storages ---------------------------------------------- */
 
+struct dtri_step {
+    uint32_t storage;
+    bool sees_new; /* see neighbourhood.c */
+};
+
 struct dtri_walk {
-    uint32_t *stack;
+    struct dtri_step *stack;
     size_t n, cap;
     bool failed; /* out of memory: the sum or border was not complete */
 };

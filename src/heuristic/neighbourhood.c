@@ -1,9 +1,12 @@
 /* Walks over evicted storages: the exact neighbourhood e* of the paper (C.2), computed when asked.
  *
- * An output that waits for its operator's first run counts as evicted, but only for candidates
- * whose sum began anew after the program called that operator: when they came back themselves, or
- * when something at the border of their neighbourhood did (selector.c notes both).  The published
- * simulator keeps its sums in between, and a later call does not change them.
+ * An operator that waits for its first run is there already: its outputs count as evicted, and its
+ * views add to the cost of their storage.  The published simulator keeps its sums, and sees what is
+ * new only in a sum that began anew after the program called that operator: because the candidate
+ * came back, or something at the border of its neighbourhood did (selector.c notes both), or
+ * because it took over the sum of a storage that was evicted since and had seen it.  So a walk sees
+ * what is new only behind a storage whose sum began in the call at hand.  Storages that were
+ * reached without that, and are reached again with it, are walked a second time.
  *
  * Keeping the sums up to date instead, as the published simulator does, costs at every eviction and
  * rematerialization; computing them only for the few candidates that an index looks at costs less,
@@ -28,18 +31,37 @@ static uint32_t far_end(const struct dtri_edge *e, enum dtri_direction direction
     return direction == DTRI_UP ? e->parent : e->child;
 }
 
+/* A storage to go on from, and whether the walk sees there what the call at hand made new. */
+static bool push(struct dtri_walk *w, uint32_t storage, bool sees_new)
+{
+    if (!DTRI_RESERVE(w->stack, w->cap, w->n + 1)) {
+        w->failed = true;
+        return false;
+    }
+    w->stack[w->n++] = (struct dtri_step){storage, sees_new};
+    return true;
+}
+
+static void add(struct dtri_sum *sum, const struct dtri_storage *s, bool sees_new)
+{
+    sum->cost += s->local_cost - (sees_new ? 0 : s->waiting_cost);
+    sum->count++;
+    if (s->last_access > sum->latest)
+        sum->latest = s->last_access;
+}
+
 /* Starts at `storage` and goes on over evicted ones; `sum` and `found` as in the header, NULL: no.
  */
 static void walk(struct dtri_graph *g, struct dtri_walk *w, uint32_t storage,
                  enum dtri_direction direction, struct dtri_sum *sum,
                  void (*found)(void *, uint32_t), void *user)
 {
-    uint32_t mark = dtri_visit_begin(g);
-    uint32_t at = storage, since = g->storages[storage].summed[direction];
+    uint32_t blind = dtri_visit_begin(g), seeing = dtri_visit_begin(g);
+    struct dtri_step at = {storage, g->storages[storage].summed[direction] == g->call};
     w->n = 0;
-    g->storages[storage].visit = mark;
+    g->storages[storage].visit = seeing;
     for (;;) {
-        for (uint32_t e = first_edge(&g->storages[at], direction); e;
+        for (uint32_t e = first_edge(&g->storages[at.storage], direction); e;
              e = next_edge(&g->edges[e], direction)) {
             uint32_t to = far_end(&g->edges[e], direction);
             struct dtri_storage *s = &g->storages[to];
@@ -48,20 +70,16 @@ static void walk(struct dtri_graph *g, struct dtri_walk *w, uint32_t storage,
                     found(user, to);
                 continue;
             }
-            if (s->visit == mark || (s->state == DTRI_UNCOMPUTED && s->call != since))
+            if (s->state == DTRI_UNCOMPUTED && !at.sees_new)
                 continue;
-            s->visit = mark;
-            if (sum) {
-                sum->cost += s->local_cost;
-                sum->count++;
-                if (s->last_access > sum->latest)
-                    sum->latest = s->last_access;
-            }
-            if (!DTRI_RESERVE(w->stack, w->cap, w->n + 1)) {
-                w->failed = true;
+            bool sees = at.sees_new || s->summed[direction] == g->call;
+            if (s->visit == seeing || (s->visit == blind && !sees))
+                continue;
+            if (sum && s->visit != blind)
+                add(sum, s, sees);
+            s->visit = sees ? seeing : blind;
+            if (!push(w, to, sees))
                 return;
-            }
-            w->stack[w->n++] = to;
         }
         if (w->n == 0)
             return;
