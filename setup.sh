@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 BUILD_PACKAGES=(gcc g++ cmake ninja-build pkg-config libsqlite3-dev libjansson-dev liblzma-dev
-                libmicrohttpd-dev libopenblas-dev)
+                libzstd-dev zlib1g-dev libmicrohttpd-dev libopenblas-dev)
 TEST_PACKAGES=(clang libclang-rt-14-dev clang-format libcmocka-dev python3 sqlite3 curl chromium)
 
 say() { printf '\n== %s\n' "$*"; }

@@ -128,6 +128,13 @@ extern "C" {
     F(part, CODE, "enum dtr_overhead_part")                                                        \
     F(dur_ns, NS, "host time spent in it since the last such event")                               \
     F(count, COUNT, "how often it was entered")
+#define DTR_FIELDS_FRAME(F)                                                                        \
+    F(frame, ID, "this place in the program, with all its callers")                                \
+    F(parent, ID, "the frame that called it, or none")                                             \
+    F(name, NAME, "function or line")
+#define DTR_FIELDS_ORIGIN(F)                                                                       \
+    F(op, ID, "the operator")                                                                      \
+    F(frame, ID, "the frame that called it for the first time")
 
 /* The event kinds: E(NAME, name, number, meaning).  Numbers are stored in files: never reuse one.
  * 64 and up are kept for device records. */
@@ -148,7 +155,9 @@ extern "C" {
     E(BUDGET, budget, 14, "the budget changed")                                                    \
     E(OUT_OF_MEMORY, out_of_memory, 15, "an operator did not fit")                                 \
     E(MARK, mark, 16, "the program marked an iteration, a phase or a range")                       \
-    E(OVERHEAD, overhead, 17, "host time that dtrscope itself took")
+    E(OVERHEAD, overhead, 17, "host time that dtrscope itself took")                               \
+    E(FRAME, frame, 18, "a call stack was seen for the first time, one event a frame")             \
+    E(ORIGIN, origin, 19, "where in the program an operator was called")
 
 /* clang-format on */
 

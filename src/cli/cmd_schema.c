@@ -5,7 +5,7 @@
 #include "cli/common.h"
 #include "dtr/event.h"
 
-extern const unsigned char dtri_schema_001[];
+extern const unsigned char dtri_schema[];
 
 struct settings {
     bool tables;
@@ -57,7 +57,7 @@ static int run(int argc, char **argv)
     if (arguments.n_positionals)
         return dtri_cli_usage(command, "it takes no file");
     if (settings.tables)
-        fputs((const char *)dtri_schema_001, stdout);
+        fputs((const char *)dtri_schema, stdout);
     else
         print_views();
     return DTRI_EXIT_OK;

@@ -122,7 +122,7 @@ static dtr_status write_header(dtr_session *s, const struct origin *origins, dtr
                                         origins[i].text, origins[i].origin, error);
     if (status == DTR_OK)
         status = dtri_store_add_clock_sample(s->store, s->run.id, clock_ns(CLOCK_MONOTONIC),
-                                             clock_ns(CLOCK_REALTIME), error);
+                                             clock_ns(CLOCK_REALTIME), DTRI_NULL, error);
     return status == DTR_OK ? dtri_store_commit(s->store, error) : status;
 }
 
@@ -286,7 +286,7 @@ static dtr_status finish_file(dtr_session *s, const dtr_recorder_stats *recorded
         status = write_losses(s, recorded, error);
     if (status == DTR_OK)
         status = dtri_store_add_clock_sample(s->store, s->run.id, clock_ns(CLOCK_MONOTONIC),
-                                             clock_ns(CLOCK_REALTIME), error);
+                                             clock_ns(CLOCK_REALTIME), DTRI_NULL, error);
     dtr_status closed = dtri_store_close(s->store, status == DTR_OK ? error : NULL);
     if (recorded->status != DTR_OK)
         return dtri_fail(error, recorded->status, 0, "%lld events were not recorded: %.400s",

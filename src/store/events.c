@@ -172,11 +172,12 @@ dtr_status dtri_store_reader_new(struct dtri_store *store, int64_t run, dtr_even
     for (int c = 0; values && c < r->n_columns; c++)
         r->columns[c] = values + (size_t)c * DTRI_CHUNK_EVENTS;
     if (status == DTR_OK)
-        status =
-            dtri_store_prepare(store,
-                               "SELECT n, format, data, id FROM event_chunk WHERE run = ?1 AND "
-                               "kind = ?2 AND ts_max >= ?3 AND ts_min <= ?4 ORDER BY ts_min, id",
-                               &r->statement, error);
+        status = dtri_store_prepare(
+            store,
+            "SELECT c.n, c.format, c.data, c.id FROM (SELECT id FROM event_chunk "
+            "WHERE run = ?1 AND kind = ?2 AND ts_max >= ?3 AND ts_min <= ?4 "
+            "ORDER BY id) AS o CROSS JOIN event_chunk AS c ON c.id = o.id",
+            &r->statement, error);
     if (status != DTR_OK) {
         dtri_store_reader_free(r);
         return status;

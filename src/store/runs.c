@@ -23,7 +23,7 @@ static const struct column {
 #define ENTRY_R(name)            COLUMN_ENTRY(COLUMN_R, name)
     DTRI_RUN_COLUMNS(ENTRY_T, ENTRY_I, ENTRY_R)};
 #define N_COLUMNS ((int)(sizeof columns / sizeof columns[0]))
-#define SQL_BYTES 2048
+#define SQL_BYTES 4096
 
 static void make_uuid(char *out)
 {
@@ -267,7 +267,8 @@ static dtr_status add_row(struct dtri_store *store, const char *sql, int64_t run
         if (texts[i])
             sqlite3_bind_text(statement, 2 + i, texts[i], -1, SQLITE_TRANSIENT);
     for (int i = 0; i < n_integers; i++)
-        sqlite3_bind_int64(statement, 2 + n_texts + i, integers[i]);
+        if (integers[i] != DTRI_NULL)
+            sqlite3_bind_int64(statement, 2 + n_texts + i, integers[i]);
     status = dtri_store_step(store, statement, "writing a row", error);
     sqlite3_finalize(statement);
     return status;
@@ -290,10 +291,21 @@ dtr_status dtri_store_add_loss(struct dtri_store *store, int64_t run, const char
 }
 
 dtr_status dtri_store_add_clock_sample(struct dtri_store *store, int64_t run, int64_t monotonic_ns,
-                                       int64_t unix_ns, dtr_error *error)
+                                       int64_t unix_ns, int64_t uncertainty_ns, dtr_error *error)
 {
-    return add_row(store, "INSERT INTO clock_sample VALUES (?1, ?2, ?3)", run, NULL, 0,
-                   (int64_t[]){monotonic_ns, unix_ns}, 2, error);
+    return add_row(store, "INSERT INTO clock_sample VALUES (?1, ?2, ?3, ?4)", run, NULL, 0,
+                   (int64_t[]){monotonic_ns, unix_ns, uncertainty_ns}, 3, error);
+}
+
+dtr_status dtri_store_set_window(struct dtri_store *store, int64_t run,
+                                 const struct dtri_window *window, dtr_error *error)
+{
+    return add_row(store,
+                   "INSERT OR REPLACE INTO recording_window (run, opened_by, closed_by, id, "
+                   "begin_ts_ns, end_ts_ns, skipped) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                   run, (const char *[]){window->opened_by, window->closed_by}, 2,
+                   (int64_t[]){window->id, window->begin_ts_ns, window->end_ts_ns, window->skipped},
+                   4, error);
 }
 
 dtr_status dtri_store_losses(struct dtri_store *store, int64_t run, int64_t *out_count,

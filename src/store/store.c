@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-extern const unsigned char dtri_schema_001[];
+extern const unsigned char dtri_schema[], dtri_schema_001_to_002[], dtri_schema_001_read[];
 
 /* --- errors ----------------------------------------------------------------------------------- */
 
@@ -111,10 +111,10 @@ static void disconnect(struct dtri_store *store)
 }
 
 /* CREATE VIEW eviction AS SELECT ..., with texts in place of NAME ids. */
-static void view_sql(char *sql, size_t size, const dtr_event_info *info)
+static void view_sql(char *sql, size_t size, const char *create, const dtr_event_info *info)
 {
     size_t used =
-        (size_t)snprintf(sql, size, "CREATE VIEW %s AS SELECT e.run, e.ts_ns, e.seq", info->name);
+        (size_t)snprintf(sql, size, "%s %s AS SELECT e.run, e.ts_ns, e.seq", create, info->name);
     bool named = false;
     for (int i = 0; i < info->n_fields; i++) {
         bool is_name = info->fields[i].unit == DTR_UNIT_NAME;
@@ -129,14 +129,14 @@ static void view_sql(char *sql, size_t size, const dtr_event_info *info)
 }
 
 /* One view per event kind, from the list of events. */
-static dtr_status create_views(struct dtri_store *store, dtr_error *error)
+static dtr_status create_views(struct dtri_store *store, const char *create, dtr_error *error)
 {
     int n;
     const dtr_event_info *infos = dtr_event_infos(&n);
     dtr_status status = DTR_OK;
     for (int i = 0; i < n && status == DTR_OK; i++) {
         char sql[1024];
-        view_sql(sql, sizeof sql, &infos[i]);
+        view_sql(sql, sizeof sql, create, &infos[i]);
         status = dtri_store_exec(store, sql, error);
     }
     return status;
@@ -147,9 +147,9 @@ static dtr_status create_schema(struct dtri_store *store, dtr_error *error)
     dtr_status status = dtri_store_exec(
         store, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; BEGIN", error);
     if (status == DTR_OK)
-        status = dtri_store_exec(store, (const char *)dtri_schema_001, error);
+        status = dtri_store_exec(store, (const char *)dtri_schema, error);
     if (status == DTR_OK)
-        status = create_views(store, error);
+        status = create_views(store, "CREATE VIEW", error);
     if (status == DTR_OK)
         status = dtri_store_exec(
             store, "INSERT INTO meta VALUES ('dtrscope_version', '" DTR_VERSION "')", error);
@@ -205,12 +205,13 @@ static dtr_status read_pragma(struct dtri_store *store, const char *sql, int64_t
     return DTR_OK;
 }
 
-static dtr_status check_header(struct dtri_store *store, dtr_error *error)
+static dtr_status check_header(struct dtri_store *store, int64_t *out_version, dtr_error *error)
 {
     int64_t application = 0, version = 0;
     dtr_status status = read_pragma(store, "PRAGMA application_id", &application, error);
     if (status == DTR_OK)
         status = read_pragma(store, "PRAGMA user_version", &version, error);
+    *out_version = version;
     if (status != DTR_OK)
         return status;
     if (application != DTRI_STORE_APPLICATION_ID)
@@ -223,13 +224,49 @@ static dtr_status check_header(struct dtri_store *store, dtr_error *error)
             error, DTR_E_SCHEMA, 0,
             "%s has schema version %lld and this dtrscope knows %d; use a newer dtrscope",
             store->path, (long long)version, DTRI_STORE_VERSION);
-    if (version < DTRI_STORE_VERSION)
-        return dtri_fail(
-            error, DTR_E_SCHEMA, 0,
-            "%s has schema version %lld, which was never released; this dtrscope knows "
-            "%d; record the run again",
-            store->path, (long long)version, DTRI_STORE_VERSION);
+    if (version < 1)
+        return dtri_fail(error, DTR_E_SCHEMA, 0,
+                         "%s says that it has schema version %lld, and there is none below 1; the "
+                         "file is damaged",
+                         store->path, (long long)version);
     return DTR_OK;
+}
+
+/* Version by version, all in one transaction. */
+static dtr_status migrate(struct dtri_store *store, int64_t version, dtr_error *error)
+{
+    dtr_status status = dtri_store_exec(store, "BEGIN IMMEDIATE", error);
+    if (status == DTR_OK && version == 1)
+        status = dtri_store_exec(store, (const char *)dtri_schema_001_to_002, error);
+    if (status == DTR_OK)
+        status = create_views(store, "CREATE VIEW IF NOT EXISTS", error);
+    if (status == DTR_OK)
+        status = dtri_store_commit(store, error);
+    if (status != DTR_OK)
+        sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+    return status;
+}
+
+static dtr_status open_to_write(struct dtri_store *store, int64_t version, dtr_error *error)
+{
+    dtr_status status =
+        dtri_store_exec(store, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", error);
+    if (status == DTR_OK && version < DTRI_STORE_VERSION)
+        status = migrate(store, version, error);
+    return status;
+}
+
+/* Own views hide those of the file, of which nobody knows what they say. */
+static dtr_status open_to_read(struct dtri_store *store, int64_t version, dtr_error *error)
+{
+    dtr_status status = DTR_OK;
+    if (version == 1)
+        status = dtri_store_exec(store, (const char *)dtri_schema_001_read, error);
+    if (status == DTR_OK)
+        status = create_views(store, "CREATE TEMP VIEW", error);
+    if (status == DTR_OK)
+        status = dtri_store_exec(store, "PRAGMA query_only = 1; PRAGMA cell_size_check = 1", error);
+    return status;
 }
 
 dtr_status dtri_store_open(const char *path, enum dtri_store_mode mode,
@@ -243,13 +280,11 @@ dtr_status dtri_store_open(const char *path, enum dtri_store_mode mode,
                    &store, error);
     if (status != DTR_OK)
         return status;
-    status = check_header(store, error);
+    int64_t version;
+    status = check_header(store, &version, error);
     if (status == DTR_OK)
-        status = dtri_store_exec(store,
-                                 mode == DTRI_STORE_READ
-                                     ? "PRAGMA query_only = 1; PRAGMA cell_size_check = 1"
-                                     : "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL",
-                                 error);
+        status = mode == DTRI_STORE_READ ? open_to_read(store, version, error)
+                                         : open_to_write(store, version, error);
     if (status == DTR_OK)
         *out_store = store;
     else

@@ -1,7 +1,7 @@
 /* The database: opening, runs, and the event stream.
  *
  * A store belongs to one thread at a time.  Writing goes through transactions that the caller
- * commits; what was committed survives a kill.  The file's schema is schema/001.sql. */
+ * commits; what was committed survives a kill.  The file's schema is schema/002.sql. */
 #ifndef DTRI_STORE_STORE_H
 #define DTRI_STORE_STORE_H
 
@@ -13,7 +13,7 @@
 #include "dtr/status.h"
 
 #define DTRI_STORE_APPLICATION_ID 0x44545253
-#define DTRI_STORE_VERSION        1
+#define DTRI_STORE_VERSION        2
 #define DTRI_NULL                 INT64_MIN /* an integer column without a value */
 
 struct dtri_store;
@@ -23,8 +23,10 @@ struct dtri_store;
 dtr_status dtri_store_create(const char *path, bool force, struct dtri_store **out_store,
                              dtr_error *error);
 enum dtri_store_mode { DTRI_STORE_READ, DTRI_STORE_WRITE };
-/* DTR_E_FORMAT: no database of ours.  DTR_E_SCHEMA: of another version.  Reading never changes the
- * file, and does not trust what its schema says. */
+/* DTR_E_FORMAT: no database of ours.  DTR_E_SCHEMA: of a newer version.  A file of an older version
+ * is migrated when it is opened for writing, in one transaction; a reader sees it as if it had
+ * been, through temporary views.  Reading never changes the file, and does not trust what its
+ * schema says: the event views are the connection's own. */
 dtr_status dtri_store_open(const char *path, enum dtri_store_mode mode,
                            struct dtri_store **out_store, dtr_error *error);
 /* Commits and closes.  After writing, the file stands alone: no -wal beside it.  NULL is fine. */
@@ -44,7 +46,7 @@ dtr_status dtri_store_commit(struct dtri_store *store, dtr_error *error);
     I(remat_compute_ns) I(peak_bytes) I(unlimited_peak_bytes) I(constant_bytes) I(evictions)       \
     I(eager_evictions) I(rematerializations) I(score_evaluations) I(operator_runs) I(overshoots)   \
     R(slowdown) I(wall_ns) I(search_ns) I(record_ns) I(allocator_peak_bytes) I(exit_code)          \
-    I(has_events)
+    I(has_events) T(host) I(pid) I(rank) I(unix_offset_ns) I(unix_uncertainty_ns) T(source)
 /* clang-format on */
 
 #define DTRI_RUN_TEXT 256
@@ -83,9 +85,19 @@ dtr_status dtri_store_add_name(struct dtri_store *store, int64_t run, int64_t id
 dtr_status dtri_store_add_setting(struct dtri_store *store, int64_t run, const char *name,
                                   const char *value, const char *origin, dtr_error *error);
 dtr_status dtri_store_add_loss(struct dtri_store *store, int64_t run, const char *reason,
-                               int64_t count, dtr_error *error);
+                               int64_t count, /* DTRI_NULL: not known */
+                               dtr_error *error);
 dtr_status dtri_store_add_clock_sample(struct dtri_store *store, int64_t run, int64_t monotonic_ns,
-                                       int64_t unix_ns, dtr_error *error);
+                                       int64_t unix_ns, int64_t uncertainty_ns, dtr_error *error);
+/* A part of the run that was recorded; texts as in the table recording_window. */
+struct dtri_window {
+    int64_t id, begin_ts_ns, end_ts_ns; /* end: DTRI_NULL while open */
+    const char *opened_by, *closed_by;  /* closed_by may be NULL */
+    int64_t skipped;
+};
+/* Replaces the window of the same id. */
+dtr_status dtri_store_set_window(struct dtri_store *store, int64_t run,
+                                 const struct dtri_window *window, dtr_error *error);
 /* Events missing from a run, all reasons together. */
 dtr_status dtri_store_losses(struct dtri_store *store, int64_t run, int64_t *out_count,
                              dtr_error *error);
@@ -103,7 +115,8 @@ dtr_status dtri_store_writer_flush(struct dtri_store_writer *writer, dtr_error *
 void dtri_store_writer_free(struct dtri_store_writer *writer); /* accepts NULL; does not flush */
 
 /* Reads the events of one kind of one run whose chunks touch [ts_min, ts_max], chunk by chunk in
- * the order of writing.  Rows outside the range are not filtered out. */
+ * the order of writing, which for the events of one runtime is that of seq.  Rows outside the range
+ * are not filtered out. */
 struct dtri_store_reader;
 dtr_status dtri_store_reader_new(struct dtri_store *store, int64_t run, dtr_event_kind kind,
                                  int64_t ts_min, int64_t ts_max, uint64_t wanted,

@@ -179,7 +179,7 @@ static int table_filter(sqlite3_vtab_cursor *base, int which, const char *wanted
         sqlite3_prepare_v2(table->db,
                            "SELECT run, n, format, data, id FROM main.event_chunk WHERE kind = ?1 "
                            "AND (?2 IS NULL OR run = ?2) AND (?3 IS NULL OR ts_max >= ?3) "
-                           "AND (?4 IS NULL OR ts_min <= ?4) ORDER BY run, ts_min, id",
+                           "AND (?4 IS NULL OR ts_min <= ?4)",
                            -1, &cursor->chunks, NULL);
     if (code != SQLITE_OK)
         return code;
