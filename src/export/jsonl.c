@@ -1,53 +1,67 @@
 /* JSON Lines: one object an event, in the order of seq, with the name of its kind and its fields
- * by name; times count from the base time of the run, which the first line states. */
+ * by name; times count from the base time of the run, which the first line states with what the run
+ * lost. JSON knows no number that is not finite: such a score is "Infinity", "-Infinity" or "NaN",
+ * which Number() and float() take. */
 #include <math.h>
 #include <string.h>
 
 #include "export/export.h"
 
+static void write_real(struct dtri_output *out, int64_t raw)
+{
+    double real;
+    memcpy(&real, &raw, sizeof real);
+    if (isfinite(real))
+        dtri_output_format(out, "%.17g", real);
+    else
+        dtri_output_text(out, isnan(real) ? "\"NaN\""
+                              : real > 0  ? "\"Infinity\""
+                                          : "\"-Infinity\"");
+}
+
 static void write_value(const struct dtri_export *job, struct dtri_output *out,
                         const dtr_field_info *field, int64_t raw)
 {
-    double real;
-    switch (field->unit) {
-    case DTR_UNIT_NAME:
-        if (raw == DTR_NONE)
-            dtri_output_text(out, "null");
-        else
-            dtri_output_json(out, dtri_names_text(job->names, raw));
-        return;
-    case DTR_UNIT_REAL:
-        memcpy(&real, &raw, sizeof real);
-        if (isfinite(real))
-            dtri_output_format(out, "%.17g", real);
-        else
-            dtri_output_text(out, isnan(real) ? "null" : real > 0 ? "1e999" : "-1e999");
-        return;
-    case DTR_UNIT_CODE:
+    if (dtri_export_none(field, raw))
+        dtri_output_text(out, "null");
+    else if (field->unit == DTR_UNIT_NAME)
+        dtri_output_json(out, dtri_names_text(job->names, raw));
+    else if (field->unit == DTR_UNIT_REAL)
+        write_real(out, raw);
+    else
         dtri_output_int(out, raw);
-        return;
-    default:
-        if (raw == DTR_NONE && strcmp(field->name, "delta") != 0)
+}
+
+static void write_losses(const struct dtri_export *job, struct dtri_output *out)
+{
+    dtri_output_text(out, "{");
+    for (size_t i = 0; i < job->n_losses; i++) {
+        dtri_output_text(out, i ? "," : "");
+        dtri_output_json(out, job->losses[i].reason);
+        dtri_output_text(out, ":");
+        if (job->losses[i].count == DTRI_NULL)
             dtri_output_text(out, "null");
         else
-            dtri_output_int(out, raw);
+            dtri_output_int(out, job->losses[i].count);
     }
+    dtri_output_text(out, "}");
 }
 
 static dtr_status write(const struct dtri_export *job, struct dtri_output *out, dtr_error *error)
 {
     struct dtri_stream *stream;
-    struct dtri_stream_options options = {job->run->id, job->kinds, job->ts_min, job->ts_max};
     const dtr_event *event;
-    dtr_status status = dtri_stream_open(job->store, &options, &stream, error);
+    dtr_status status = dtri_export_open(job, DTRI_ALL_KINDS, &stream, error);
     if (status != DTR_OK)
         return status;
     dtri_output_text(out, "{\"event\":\"run\",\"uuid\":");
     dtri_output_json(out, job->run->uuid);
     dtri_output_text(out, ",\"base_ts_ns\":");
     dtri_output_int(out, job->run->base_ts_ns);
+    dtri_output_text(out, ",\"lost\":");
+    write_losses(job, out);
     dtri_output_text(out, "}\n");
-    while ((status = dtri_stream_next(stream, &event, error)) == DTR_OK && event &&
+    while ((status = dtri_export_next(job, stream, &event, error)) == DTR_OK && event &&
            dtri_output_good(out)) {
         const dtr_event_info *info = dtr_event_info_of(event->kind);
         dtri_output_format(out, "{\"event\":\"%s\",\"ts_ns\":", info->name);
