@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "cli/common.h"
+#include "export/directory.h"
 #include "export/export.h"
 #include "export/range.h"
 
@@ -118,9 +119,10 @@ static dtr_status choose_run(struct dtri_store *store, int64_t wanted, struct dt
     return status;
 }
 
-/* FILE's name without its directory and its ending, with the extension of the format. */
-static dtr_status default_path(const char *file, const char *extension, char *path, size_t size,
-                               dtr_error *error)
+/* FILE's name without its directory and its ending, with the kind if the file holds one, and the
+ * extension of the format. */
+static dtr_status default_path(const char *file, const char *kind, const char *extension,
+                               char *path, size_t size, dtr_error *error)
 {
     static const char *const endings[] = {".dtr.sqlite", ".sqlite", ".db"};
     const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
@@ -132,7 +134,8 @@ static dtr_status default_path(const char *file, const char *extension, char *pa
             break;
         }
     }
-    if ((size_t)snprintf(path, size, "%.*s.%s", (int)n, name, extension) < size)
+    if ((size_t)snprintf(path, size, "%.*s%s%s.%s", (int)n, name, kind ? "." : "", kind ? kind : "",
+                         extension) < size)
         return DTR_OK;
     return dtri_fail(error, DTR_E_INVALID, 0, "%s: the name is too long; give one with -o", file);
 }
@@ -147,13 +150,32 @@ static dtr_status refuse_same_file(const char *file, const char *path, dtr_error
                      "%s is the file to be exported; give another name with -o", path);
 }
 
-static dtr_status write_job(const struct dtri_export *job, const struct dtri_export_format *format,
-                            const char *path, bool force, dtr_error *error)
+static const char *only_kind(uint64_t kinds)
+{
+    const dtr_event_info *info = kinds ? dtr_event_info_of(__builtin_ctzll(kinds)) : NULL;
+    return info && kinds == DTRI_KIND_BIT(info->kind) ? info->name : NULL;
+}
+
+static dtr_status write_job(struct dtri_export *job, const struct dtri_export_format *format,
+                            const struct settings *settings, dtr_error *error)
 {
     struct dtri_output *output;
+    const char *file = dtri_store_path(job->store), *path = settings->output;
+    char name[4096];
+    dtr_status status = DTR_OK;
+    job->table = format->table ? only_kind(job->kinds) : NULL;
+    if (!path)
+        status = default_path(file, job->table, format->extension, name, sizeof name, error);
+    path = path ? path : name;
+    if (status == DTR_OK)
+        status = refuse_same_file(file, path, error);
+    if (status != DTR_OK)
+        return status;
+    if (format->table && !job->table)
+        return dtri_export_directory(job, format, path, settings->force, error);
     if (format->write_file)
-        return format->write_file(job, path, force, error);
-    dtr_status status = dtri_output_open(path, force, &output, error);
+        return format->write_file(job, path, settings->force, error);
+    status = dtri_output_open(path, settings->force, &output, error);
     if (status != DTR_OK)
         return status;
     status = format->write(job, output, error);
@@ -176,7 +198,7 @@ static void tell_losses(const struct dtri_export *job)
 }
 
 static dtr_status export_run(struct dtri_store *store, const struct dtri_export_format *format,
-                             const struct settings *settings, const char *path, dtr_error *error)
+                             const struct settings *settings, dtr_error *error)
 {
     struct dtri_run run;
     struct dtri_export job;
@@ -189,7 +211,7 @@ static dtr_status export_run(struct dtri_store *store, const struct dtri_export_
         return status;
     status = dtri_export_select(&job, &settings->range, error);
     if (status == DTR_OK)
-        status = write_job(&job, format, path, settings->force, error);
+        status = write_job(&job, format, settings, error);
     if (status == DTR_OK)
         tell_losses(&job);
     dtri_export_done(&job);
@@ -203,7 +225,6 @@ static int run(int argc, char **argv)
     struct dtri_store *store = NULL;
     const struct dtri_export_format *format;
     const struct dtri_command *command = &dtri_command_export;
-    char path[4096];
     dtr_error error = {0};
     if (dtri_options_parse(table, &settings, argc, argv, &arguments, &error) != DTR_OK)
         return dtri_cli_fail(command, &error);
@@ -211,17 +232,11 @@ static int run(int argc, char **argv)
         return help(command);
     if (arguments.n_positionals != 1)
         return dtri_cli_usage(command, "give one file");
-    const char *file = arguments.positionals[0];
     dtr_status status = find_format(settings.format, &format, &error);
-    if (status == DTR_OK && !settings.output)
-        status = default_path(file, format->extension, path, sizeof path, &error);
-    const char *output = settings.output ? settings.output : path;
     if (status == DTR_OK)
-        status = refuse_same_file(file, output, &error);
+        status = dtri_store_open(arguments.positionals[0], DTRI_STORE_READ, &store, &error);
     if (status == DTR_OK)
-        status = dtri_store_open(file, DTRI_STORE_READ, &store, &error);
-    if (status == DTR_OK)
-        status = export_run(store, format, &settings, output, &error);
+        status = export_run(store, format, &settings, &error);
     dtri_store_close(store, NULL);
     return status == DTR_OK ? DTRI_EXIT_OK : dtri_cli_fail(command, &error);
 }

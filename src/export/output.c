@@ -11,13 +11,14 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "export/utf8.h"
 
 #define BUFFER_BYTES 65536
 
 struct dtri_output {
     char *path, *temporary; /* temporary is NULL for standard output */
     int fd, why;            /* why: errno of the first failure */
-    bool force;
+    bool force, device;
     int64_t size;
     size_t used;
     char buffer[BUFFER_BYTES];
@@ -25,17 +26,34 @@ struct dtri_output {
 
 static void output_free(struct dtri_output *o)
 {
-    if (o->temporary && o->fd >= 0)
+    if ((o->temporary || o->device) && o->fd >= 0)
         close(o->fd);
     dtri_free(o->temporary);
     dtri_free(o->path);
     dtri_free(o);
 }
 
+/* A pipe or a device is written to as it is: putting a file in its place would destroy it. */
+static dtr_status open_device(struct dtri_output *o, dtr_error *error)
+{
+    o->fd = open(o->path, O_WRONLY | O_CLOEXEC);
+    o->device = true;
+    if (o->fd < 0)
+        return dtri_fail(error, DTR_E_IO, errno, "cannot write %s: %s", o->path, strerror(errno));
+    return DTR_OK;
+}
+
 static dtr_status open_file(struct dtri_output *o, dtr_error *error)
 {
     size_t size = strlen(o->path) + 32;
-    if (!o->force && access(o->path, F_OK) == 0)
+    struct stat there;
+    bool exists = stat(o->path, &there) == 0;
+    if (exists && S_ISDIR(there.st_mode))
+        return dtri_fail(error, DTR_E_STATE, 0, "%s is a directory; give the name of a file",
+                         o->path);
+    if (exists && !S_ISREG(there.st_mode))
+        return open_device(o, error);
+    if (!o->force && exists)
         return dtri_fail(error, DTR_E_STATE, 0,
                          "%s exists; give another name, or --force to replace it", o->path);
     o->temporary = dtri_malloc(size);
@@ -145,35 +163,12 @@ void dtri_output_int(struct dtri_output *o, int64_t value)
     dtri_output_write(o, digits + at, sizeof digits - at);
 }
 
-/* Length of the UTF-8 sequence at `text`, 0 when it is none.  Overlong forms, surrogates and what
- * lies beyond U+10FFFF are none (Unicode 15, table 3-7). */
-static size_t sequence(const unsigned char *text)
-{
-    unsigned char a = text[0], least = 0x80, most = 0xbf;
-    size_t n = a < 0x80 ? 1 : a < 0xc2 ? 0 : a < 0xe0 ? 2 : a < 0xf0 ? 3 : a < 0xf5 ? 4 : 0;
-    if (a == 0xe0)
-        least = 0xa0;
-    if (a == 0xed)
-        most = 0x9f;
-    if (a == 0xf0)
-        least = 0x90;
-    if (a == 0xf4)
-        most = 0x8f;
-    for (size_t i = 1; i < n; i++) {
-        if (text[i] < least || text[i] > most)
-            return 0;
-        least = 0x80;
-        most = 0xbf;
-    }
-    return n;
-}
-
 void dtri_output_json(struct dtri_output *o, const char *text)
 {
-    const unsigned char *at = (const unsigned char *)text;
+    const char *at = text;
     dtri_output_write(o, "\"", 1);
     while (*at) {
-        size_t n = sequence(at);
+        size_t n = dtri_utf8_sequence(at);
         if (n == 0) {
             dtri_output_text(o, "\xef\xbf\xbd");
             at++;
@@ -182,7 +177,7 @@ void dtri_output_json(struct dtri_output *o, const char *text)
         if (*at == '"' || *at == '\\') {
             dtri_output_write(o, "\\", 1);
             dtri_output_write(o, at, 1);
-        } else if (*at < 0x20 || *at == 0x7f) {
+        } else if ((*at > 0 && *at < 0x20) || *at == 0x7f) {
             dtri_output_format(o, "\\u%04x", *at);
         } else {
             dtri_output_write(o, at, n);
@@ -216,7 +211,7 @@ dtr_status dtri_output_close(struct dtri_output *o, bool keep, dtr_error *error)
     if (keep && o->why)
         status = dtri_fail(error, o->why == ENOSPC || o->why == EDQUOT ? DTR_E_FULL : DTR_E_IO,
                            o->why, "cannot write %s: %s",
-                           o->temporary ? o->path : "standard output", strerror(o->why));
+                           strcmp(o->path, "-") ? o->path : "standard output", strerror(o->why));
     output_free(o);
     return status;
 }
