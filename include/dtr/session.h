@@ -6,9 +6,18 @@
  *     DTR_BUDGET=6GiB|none   DTR_HEURISTIC=dtr-eq   DTR_SEARCH=auto|scan|index|sample
  *     DTR_DEALLOCATION=eager|ignore|banish          DTR_SEED=N
  *     DTR_REMAT_LIMIT=20s    DTR_OVERSHOOT=1        DTR_RECORD=run.dtr.sqlite
- *     DTR_RING_EVENTS=65536  DTR_RING_FULL=block|drop
+ *     DTR_RING_EVENTS=65536  DTR_RING_FULL=block|drop   DTR_COMMIT_INTERVAL=1s
+ *     DTR_DELAY=10s          DTR_DURATION=5s            DTR_STEPS=10:12
+ *     DTR_KEEP_EVENTS=N      DTR_KEEP_TIME=5s           DTR_STACKS=16
+ *     DTR_CLOCK=monotonic|tsc
  *
- * The settings in force are stored in the file, each with its origin. */
+ * The settings in force are stored in the file, each with its origin.
+ *
+ * Under `dtrscope record`, events go into memory that it shares (DTR_CHANNEL says where), and it
+ * writes the file; alone, the session has a writer thread of its own.  What was emitted before the
+ * program is killed is in the file in the first case, and what is older than the commit interval in
+ * the second.  After a fork the session is the parent's: in the child it records nothing, and
+ * closing it frees memory only. */
 #ifndef DTR_SESSION_H
 #define DTR_SESSION_H
 
@@ -34,6 +43,11 @@ DTR_API void dtr_session_options_init(dtr_session_options *options);
 DTR_API dtr_status dtr_session_open(const dtr_session_options *options, dtr_session **out_session,
                                     dtr_error *error);
 DTR_API dtr_runtime *dtr_session_runtime(dtr_session *session); /* borrowed */
+/* Recording off, and on again; any thread.  Does nothing without a recorder. */
+DTR_API void dtr_session_pause(dtr_session *session, bool pause);
+/* Has the events that a flight recorder (DTR_KEEP_*) keeps written into the file.  From the thread
+ * that uses the runtime. */
+DTR_API void dtr_session_dump(dtr_session *session);
 /* Tells how the run ended; without it, closing says DTR_OK. */
 DTR_API void dtr_session_set_result(dtr_session *session, dtr_status result, const char *why);
 /* Writes the results, closes the file and frees the runtime.  Accepts NULL.  A failure means that

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "dtr/event.h"
 
@@ -37,9 +38,7 @@ struct header {
 static int64_t now_ns(void *self)
 {
     (void)self;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+    return dtri_clock_ns();
 }
 
 static struct header *header_of(void *data)

@@ -1,20 +1,21 @@
-/* dtrscope record: runs a program with a session set up through its environment. */
+/* dtrscope record: runs a program with a session set up through its environment, and collects what
+ * the sessions in it emit. */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "cli/child.h"
 #include "cli/common.h"
-#include "session/settings.h"
-#include "store/store.h"
+#include "session/collect.h"
+#include "session/filename.h"
 
-#define MAX_SETTINGS 16
+#define MAX_SETTINGS 32
+#define MAX_PATTERN  4096
 
 /* What was given on the command line, by row of the settings table; NULL: leave the environment. */
 struct given {
@@ -44,32 +45,44 @@ static void make_table(struct dtri_option *table)
     table[n + 1] = (struct dtri_option){0};
 }
 
-/* Refuses bad values before the program starts. */
-static dtr_status check(const struct given *given, dtr_error *error)
+/* The settings in force for what this process does itself; bad ones are refused before the program
+ * starts. */
+static dtr_status read_settings(const struct given *given, struct dtri_settings *settings,
+                                dtr_error *error)
 {
-    struct dtri_settings scratch = {0};
     for (int i = 0; dtri_settings_table[i].name; i++) {
-        if (!given->texts[i])
-            continue;
-        dtr_status status =
-            dtri_option_set(&dtri_settings_table[i], &scratch, given->texts[i], error);
+        const struct dtri_option *row = &dtri_settings_table[i];
+        const char *set = getenv(row->environment);
+        const char *text = given->texts[i]   ? given->texts[i]
+                           : given->flags[i] ? "1"
+                           : set && set[0]   ? set
+                                             : dtri_settings_defaults[i];
+        dtr_error why;
+        dtr_status status = dtri_option_set(row, settings, text, &why);
         if (status != DTR_OK)
-            return status;
+            return dtri_fail(error, status, 0, "%s%s%.400s",
+                             given->texts[i] ? "" : row->environment, given->texts[i] ? "" : ": ",
+                             why.text);
     }
-    if (scratch.budget.kind > DTRI_BUDGET_BYTES)
+    return DTR_OK;
+}
+
+static dtr_status check(const struct dtri_settings *settings, dtr_error *error)
+{
+    int64_t begin, end;
+    dtr_selector *selector;
+    dtr_selector_options choice = {.heuristic = settings->heuristic};
+    if (settings->budget.kind > DTRI_BUDGET_BYTES)
         return dtri_fail(
             error, DTR_E_INVALID, 0,
             "--budget: a live run has no unlimited peak to take a share of; give bytes, "
             "or record without a budget first and look at its peak");
-    if (scratch.heuristic) {
-        dtr_selector *selector;
-        dtr_selector_options choice = {.heuristic = scratch.heuristic};
-        dtr_status status = dtr_selector_new(&choice, &selector, error);
-        if (status != DTR_OK)
-            return status;
+    dtr_status status = dtri_parse_steps(settings->steps, &begin, &end, error);
+    if (status == DTR_OK)
+        status = dtr_selector_new(&choice, &selector, error);
+    if (status == DTR_OK)
         dtr_selector_free(selector);
-    }
-    return DTR_OK;
+    return status;
 }
 
 static int setting_row(const char *name)
@@ -80,93 +93,117 @@ static int setting_row(const char *name)
     return i;
 }
 
-/* "./build/charlm --steps 3" is recorded into charlm.dtr.sqlite unless -o says otherwise. */
-static dtr_status choose_file(struct given *given, const char *program, char *path, size_t size,
-                              dtr_error *error)
+/* Where the program is, as the beginning of a pattern. */
+static dtr_status current_directory(char *out, size_t size, dtr_error *error)
 {
-    const char **file = &given->texts[setting_row("output")];
-    const char *base = strrchr(program, '/');
-    char name[512], directory[3072] = "";
-    snprintf(name, sizeof name, "%s.dtr.sqlite", base ? base + 1 : program);
-    const char *wanted = *file ? *file : name;
-    /* Absolute, since the program may change its directory. */
-    if (wanted[0] != '/' && !getcwd(directory, sizeof directory))
+    char directory[MAX_PATTERN / 2];
+    size_t used = 0;
+    if (!getcwd(directory, sizeof directory))
         return dtri_fail(error, DTR_E_IO, errno, "no current directory: %s", strerror(errno));
-    if ((size_t)snprintf(path, size, "%s%s%s", directory, wanted[0] == '/' ? "" : "/", wanted) >=
-        size)
-        return dtri_fail(error, DTR_E_LIMIT, 0, "the path of the file is too long");
-    if (access(path, F_OK) == 0) {
-        if (!given->force)
-            return dtri_fail(error, DTR_E_STATE, 0,
-                             "%s exists; give another name with -o, or --force to replace it",
-                             wanted);
-        struct dtri_store *store; /* replaces it, and what SQLite keeps beside it */
-        dtr_status status = dtri_store_create(path, true, &store, error);
-        if (status != DTR_OK)
-            return status;
-        dtri_store_close(store, NULL);
-        unlink(path);
+    for (const char *at = directory; *at && used + 3 < size; at++) {
+        if (*at == '%')
+            out[used++] = '%';
+        out[used++] = *at;
     }
-    *file = path;
+    out[used++] = '/';
+    out[used] = 0;
     return DTR_OK;
 }
 
-/* --- the child -------------------------------------------------------------------------------- */
-
-static volatile sig_atomic_t child_pid;
-
-static void pass_on(int signal)
+static dtr_status check_file(const char *path, bool force, dtr_error *error)
 {
-    if (child_pid > 0)
-        kill((pid_t)child_pid, signal);
+    char directory[MAX_PATTERN];
+    if (access(path, F_OK) == 0 && !force)
+        return dtri_fail(error, DTR_E_STATE, 0,
+                         "%s exists; give another name with -o, or --force to replace it", path);
+    snprintf(directory, sizeof directory, "%s", path);
+    char *slash = strrchr(directory, '/');
+    slash[slash == directory ? 1 : 0] = 0;
+    if (access(directory, W_OK | X_OK) != 0)
+        return dtri_fail(error, DTR_E_IO, errno,
+                         "cannot write into %s: %s; give another place "
+                         "with -o",
+                         directory, strerror(errno));
+    return DTR_OK;
 }
 
-static void start(char **command, const struct given *given)
+/* "./build/charlm --steps 3" is recorded into charlm.dtr.sqlite unless -o or DTR_RECORD say
+ * otherwise.  The pattern becomes absolute, since the program may change its directory. */
+static dtr_status choose_file(struct given *given, const struct dtri_settings *settings,
+                              const char *program, char pattern[MAX_PATTERN], dtr_error *error)
 {
+    const char *base = strrchr(program, '/'), *wanted = settings->record;
+    char name[512], path[MAX_PATTERN];
+    snprintf(name, sizeof name, "%.400s.dtr.sqlite", base ? base + 1 : program);
+    wanted = wanted[0] ? wanted : name;
+    pattern[0] = 0;
+    dtr_status status = DTR_OK;
+    if (wanted[0] != '/')
+        status = current_directory(pattern, MAX_PATTERN, error);
+    size_t used = strlen(pattern);
+    if (status == DTR_OK && strlen(wanted) >= MAX_PATTERN - used)
+        status = dtri_fail(error, DTR_E_LIMIT, 0, "the path of the file is too long");
+    if (status != DTR_OK)
+        return status;
+    memcpy(pattern + used, wanted, strlen(wanted) + 1);
+    given->texts[setting_row("output")] = pattern;
+    status = dtri_filename_expand(pattern, path, sizeof path, error);
+    if (status == DTR_OK && !dtri_filename_has_placeholder(pattern))
+        status = check_file(path, given->force, error);
+    return status;
+}
+
+/* --- the program ------------------------------------------------------------------------------ */
+
+struct recording {
+    const struct given *given;
+    struct dtri_channel *channel;
+    struct dtri_collect *collect;
+    struct dtri_collector *collector;
+    char path[MAX_PATTERN]; /* of the last file that a run went into */
+};
+
+static void set_environment(void *user)
+{
+    const struct recording *r = user;
     for (int i = 0; dtri_settings_table[i].name; i++) {
-        const char *text = given->flags[i] ? "1" : given->texts[i];
+        const char *text = r->given->flags[i] ? "1" : r->given->texts[i];
         if (text)
             setenv(dtri_settings_table[i].environment, text, 1);
     }
-    execvp(command[0], command);
-    int why = errno;
-    fprintf(stderr, "dtrscope record: cannot run %s: %s\n", command[0], strerror(why));
-    _exit(why == ENOENT ? 127 : 126);
 }
 
-/* Runs the program and waits; the terminal's interrupt reaches it by itself. */
-static int run_program(char **command, const struct given *given)
+static dtr_status start_recording(struct recording *r, const struct dtri_settings *settings,
+                                  dtr_error *error)
 {
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, forward = {.sa_handler = pass_on};
-    struct sigaction old_int, old_quit, old_term;
-    int state;
-    sigaction(SIGINT, &ignore, &old_int);
-    sigaction(SIGQUIT, &ignore, &old_quit);
-    pid_t pid = fork();
-    if (pid == 0) {
-        sigaction(SIGINT, &old_int, NULL);
-        sigaction(SIGQUIT, &old_quit, NULL);
-        start(command, given);
-    }
-    if (pid < 0) {
-        fprintf(stderr, "dtrscope record: cannot start a process: %s\n", strerror(errno));
-        return 126;
-    }
-    child_pid = pid;
-    sigaction(SIGTERM, &forward, &old_term);
-    while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
-        continue;
-    child_pid = 0;
-    sigaction(SIGTERM, &old_term, NULL);
-    return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
+    struct dtri_channel_options channel;
+    struct dtri_collector_options options;
+    char path[DTRI_CHANNEL_PATH];
+    dtr_status status = dtri_collect_new(
+        r->given->force ? DTRI_COLLECT_REPLACE : DTRI_COLLECT_REFUSE, &r->collect, error);
+    if (status == DTR_OK)
+        status = dtri_collect_options(settings, &channel, &options, error);
+    if (status == DTR_OK)
+        status = dtri_channel_create(&channel, &r->channel, error);
+    if (status != DTR_OK)
+        return status;
+    options.channel = r->channel;
+    options.output = dtri_collect_output(r->collect);
+    if (dtri_channel_path(r->channel, path))
+        setenv("DTR_CHANNEL", path, 1);
+    else
+        unsetenv("DTR_CHANNEL"); /* the program's sessions write their files themselves */
+    return dtri_collector_start(&options, &r->collector, error);
 }
 
 /* --- afterwards ------------------------------------------------------------------------------- */
 
-static void print_summary(struct dtri_store *store, const struct dtri_run *run)
+static void print_summary(void *user, struct dtri_store *store, const struct dtri_run *run)
 {
+    struct recording *r = user;
     char peak[DTRI_UNITS_TEXT], budget[DTRI_UNITS_TEXT];
     int64_t losses = 0;
+    snprintf(r->path, sizeof r->path, "%s", dtri_store_path(store));
     dtri_store_losses(store, run->id, &losses, NULL);
     fprintf(stderr, "dtrscope: run %" PRId64 " %s", run->id, run->result);
     if (run->peak_bytes != DTRI_NULL)
@@ -181,37 +218,35 @@ static void print_summary(struct dtri_store *store, const struct dtri_run *run)
     fputc('\n', stderr);
 }
 
-/* Writes down how the program ended, also for a run that it could not finish. */
-static dtr_status finish_file(const char *path, int exit_code, dtr_error *error)
+/* Writes down how the program ended; true when something was recorded. */
+static bool finish(struct recording *r, const char *program, int code)
 {
-    struct dtri_store *store;
-    struct dtri_run *runs = NULL;
-    int n = 0;
-    dtr_status status = dtri_store_open(path, DTRI_STORE_WRITE, &store, error);
-    if (status != DTR_OK)
-        return status;
-    status = dtri_store_runs(store, &runs, &n, error);
-    for (int i = 0; i < n && status == DTR_OK; i++) {
-        runs[i].exit_code = exit_code;
-        if (strcmp(runs[i].result, "running") == 0) {
-            dtri_run_set_text(runs[i].result, "killed");
-            dtri_run_set_text(runs[i].why, "the program ended without closing its session");
-        }
-        status = dtri_store_update_run(store, &runs[i], error);
-        if (status == DTR_OK)
-            print_summary(store, &runs[i]);
-    }
-    dtri_free(runs);
-    dtr_status closed = dtri_store_close(store, status == DTR_OK ? error : NULL);
-    return status == DTR_OK ? closed : status;
+    dtr_error error = {0};
+    dtri_collector_stop(r->collector);
+    int runs = dtri_collect_runs(r->collect);
+    if (dtri_collect_finish(r->collect, code, print_summary, r, &error) != DTR_OK)
+        fprintf(stderr, "dtrscope record: %s\n", error.text);
+    const char *refused = dtri_collect_refused(r->collect);
+    if (refused)
+        fprintf(stderr, "dtrscope record: %s\n", refused);
+    else if (!runs)
+        fprintf(stderr,
+                "dtrscope record: %s opened no session, so nothing was recorded; it has to use "
+                "dtr/session.h or dtr/engine.h\n",
+                program);
+    if (r->path[0])
+        fprintf(stderr, "dtrscope: look at it with `dtrscope serve %s`\n", r->path);
+    return runs && !refused;
 }
 
 static int run(int argc, char **argv)
 {
     struct dtri_option table[MAX_SETTINGS + 2];
     struct given given = {0};
+    struct dtri_settings settings = {0};
     struct dtri_arguments arguments;
-    char path[4096];
+    struct recording recording = {.given = &given};
+    char pattern[MAX_PATTERN];
     dtr_error error = {0};
     const struct dtri_command *command = &dtri_command_record;
     make_table(table);
@@ -221,24 +256,24 @@ static int run(int argc, char **argv)
         return dtri_cli_help(command, table);
     if (!arguments.rest || !arguments.rest[0] || arguments.n_positionals)
         return dtri_cli_usage(command, "give the program after --");
-    dtr_status status = check(&given, &error);
+    dtr_status status = read_settings(&given, &settings, &error);
     if (status == DTR_OK)
-        status = choose_file(&given, arguments.rest[0], path, sizeof path, &error);
-    if (status != DTR_OK)
-        return dtri_cli_fail(command, &error);
-    int code = run_program(arguments.rest, &given);
-    if (access(path, F_OK) != 0) {
-        fprintf(stderr,
-                "dtrscope record: %s opened no session, so nothing was recorded; it has to use "
-                "dtr/session.h or dtr/engine.h\n",
-                arguments.rest[0]);
-        return code ? code : DTRI_EXIT_FAILURE;
+        status = check(&settings, &error);
+    if (status == DTR_OK)
+        status = choose_file(&given, &settings, arguments.rest[0], pattern, &error);
+    if (status == DTR_OK)
+        status = start_recording(&recording, &settings, &error);
+    int code = DTRI_EXIT_FAILURE;
+    if (status == DTR_OK) {
+        code = dtri_run_child(arguments.rest, set_environment, &recording, recording.collector);
+        if (!finish(&recording, arguments.rest[0], code) && code == 0)
+            code = DTRI_EXIT_FAILURE;
+    } else {
+        dtri_collector_stop(recording.collector);
     }
-    if (finish_file(path, code, &error) != DTR_OK)
-        fprintf(stderr, "dtrscope record: %s\n", error.text);
-    else
-        fprintf(stderr, "dtrscope: look at it with `dtrscope serve %s`\n", path);
-    return code;
+    dtri_collect_free(recording.collect);
+    dtri_channel_free(recording.channel);
+    return status == DTR_OK ? code : dtri_cli_fail(command, &error);
 }
 
 const struct dtri_command dtri_command_record = {

@@ -275,6 +275,7 @@ dtr_status dtri_channel_map(struct dtri_channel *channel, unsigned index,
                             struct dtri_ring_reader *out_reader, dtr_error *error)
 {
     struct dtri_ring *ring = map_ring(channel, index);
+    dtri_ring_prepare();
     if (!ring)
         return dtri_fail(error, DTR_E_NOMEM, errno, "cannot map a ring of events: %s",
                          strerror(errno));

@@ -157,6 +157,12 @@ static void count_words(void)
         words_of[infos[i].kind] = (uint8_t)(3 + infos[i].n_fields);
 }
 
+void dtri_ring_prepare(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, count_words);
+}
+
 static inline void put(struct dtri_producer *p, const dtr_event *event)
 {
     if (UNLIKELY(!has_room(p, DTRI_RING_SLACK)) && !make_room(p, DTRI_RING_SLACK, p->drop)) {
@@ -323,12 +329,12 @@ static void name(void *self, int64_t id, const char *text)
 dtr_status dtri_producer_new(const struct dtri_producer_options *options,
                              struct dtri_producer **out_producer, dtr_error *error)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT, counted = PTHREAD_ONCE_INIT;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct dtri_producer *p = dtri_calloc(1, sizeof *p);
     if (!p)
         return dtri_fail_nomem(error, "a ring of events");
     pthread_once(&once, watch_forks);
-    pthread_once(&counted, count_words);
+    dtri_ring_prepare();
     p->words = options->words;
     p->mask = options->n_words - 1;
     p->ring = options->ring;

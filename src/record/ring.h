@@ -113,6 +113,9 @@ bool dtri_producer_is_foreign(const struct dtri_producer *producer);
 
 /* --- the collector's side --------------------------------------------------------------------- */
 
+/* Once before dtri_record_event; a producer does it too. */
+void dtri_ring_prepare(void);
+
 struct dtri_ring_reader {
     struct dtri_ring *ring;
     const uint64_t *words;

@@ -1,31 +1,37 @@
-/* Opening a session: settings, selector, recorder, runtime; closing it: results.
+/* Opening a session: settings, selector, where events go, runtime; closing it: results.
  *
- * The recorder's writer thread owns the database from opening to closing; the session writes the
- * run's row before the thread starts and after it ended. */
+ * The file is written by a collector: that of `dtrscope record`, when DTR_CHANNEL tells where it
+ * listens, or one of the session's own. */
 #include "dtr/session.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "session/collect.h"
+#include "session/filename.h"
 #include "session/settings.h"
+#include "session/stacks.h"
 #include "store/store_run.h"
 
-#define N_SETTINGS 10
+#define N_SETTINGS 32
 
 struct dtr_session {
     dtr_runtime *runtime;
     dtr_backend backend;
-    dtr_recorder *recorder;
-    struct dtri_store *store;
-    struct dtri_store_output output;
-    struct dtri_run run;
+    struct dtri_channel *channel;
+    struct dtri_producer *producer;
+    struct dtri_collector *collector; /* with `collect`: NULL under `dtrscope record` */
+    struct dtri_collect *collect;
+    struct dtri_stacks *stacks;
+    struct dtri_message_run message;
     dtr_sink sink;
     int64_t begin_ns;
+    pid_t pid;
     dtr_status result;
     char why[DTRI_RUN_TEXT];
 };
@@ -35,13 +41,6 @@ struct origin {
     const char *text;
     const char *origin;
 };
-
-static int64_t clock_ns(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 void dtr_session_options_init(dtr_session_options *options)
 {
@@ -99,7 +98,7 @@ static dtr_status read_settings(const dtr_session_options *options, struct dtri_
 static void describe_run(dtr_session *s, const dtr_session_options *options,
                          const struct dtri_settings *settings, const dtr_selector *selector)
 {
-    struct dtri_run *run = &s->run;
+    struct dtri_run *run = &s->message.run;
     dtri_run_init(run, "live");
     dtri_run_set_text(run->program, options->program);
     dtri_run_set_text(run->deallocation, dtri_settings_policies[settings->deallocation]);
@@ -112,41 +111,104 @@ static void describe_run(dtr_session *s, const dtr_session_options *options,
     run->remat_limit_ns = settings->remat_limit_ns ? settings->remat_limit_ns : DTRI_NULL;
     run->base_ts_ns = s->begin_ns;
     run->has_events = 1;
+    run->pid = getpid();
+    run->rank = dtri_launcher_rank();
+    if (run->rank == DTR_NONE)
+        run->rank = DTRI_NULL;
+    gethostname(run->host, sizeof run->host - 1);
 }
 
-static dtr_status write_header(dtr_session *s, const struct origin *origins, dtr_error *error)
+/* --- where events go -------------------------------------------------------------------------- */
+
+static void send_clock(dtr_session *s)
 {
-    dtr_status status = dtri_store_add_run(s->store, &s->run, error);
-    for (int i = 0; dtri_settings_table[i].name && status == DTR_OK; i++)
-        status = dtri_store_add_setting(s->store, s->run.id, dtri_settings_table[i].name,
-                                        origins[i].text, origins[i].origin, error);
+    int64_t values[3];
+    dtri_clock_pair(&values[0], &values[1], &values[2]);
+    dtri_producer_message(s->producer, DTRI_MESSAGE_CLOCK, values, sizeof values);
+}
+
+static void send_setting(dtr_session *s, const char *name, const struct origin *origin)
+{
+    char data[2048];
+    int n =
+        snprintf(data, sizeof data, "%s%c%.1024s%c%s", name, 0, origin->text, 0, origin->origin);
+    dtri_producer_message(s->producer, DTRI_MESSAGE_SETTING, data, (size_t)n + 1);
+}
+
+static void send_header(dtr_session *s, const struct origin *origins)
+{
+    int64_t clock, wall, uncertainty;
+    dtri_clock_pair(&clock, &wall, &uncertainty);
+    s->message.run.unix_offset_ns = wall - clock;
+    s->message.run.unix_uncertainty_ns = uncertainty;
+    dtri_producer_message(s->producer, DTRI_MESSAGE_RUN, &s->message, sizeof s->message);
+    dtri_producer_message(s->producer, DTRI_MESSAGE_CLOCK, (int64_t[]){clock, wall, uncertainty},
+                          3 * sizeof(int64_t));
+    for (int i = 0; dtri_settings_table[i].name; i++)
+        send_setting(s, dtri_settings_table[i].name, &origins[i]);
+}
+
+/* A collector in this process.  The file is opened here, so that a bad one is told at once. */
+static dtr_status own_collector(dtr_session *s, const struct dtri_settings *settings,
+                                dtr_error *error)
+{
+    struct dtri_channel_options channel;
+    struct dtri_collector_options options;
+    dtr_status status = dtri_collect_new(DTRI_COLLECT_APPEND, &s->collect, error);
     if (status == DTR_OK)
-        status = dtri_store_add_clock_sample(s->store, s->run.id, clock_ns(CLOCK_MONOTONIC),
-                                             clock_ns(CLOCK_REALTIME), DTRI_NULL, error);
-    return status == DTR_OK ? dtri_store_commit(s->store, error) : status;
+        status = dtri_collect_open(s->collect, s->message.path, error);
+    if (status == DTR_OK)
+        status = dtri_collect_options(settings, &channel, &options, error);
+    if (status == DTR_OK)
+        status = dtri_channel_create(&channel, &s->channel, error);
+    if (status != DTR_OK)
+        return status;
+    options.channel = s->channel;
+    options.output = dtri_collect_output(s->collect);
+    return dtri_collector_start(&options, &s->collector, error);
+}
+
+/* The collector may be in another directory. */
+static void make_absolute(char path[DTRI_COLLECT_PATH])
+{
+    char whole[DTRI_COLLECT_PATH];
+    size_t length = strlen(path);
+    if (path[0] == '/' || !getcwd(whole, sizeof whole))
+        return;
+    size_t used = strlen(whole);
+    if (used + 1 + length >= sizeof whole)
+        return;
+    whole[used] = '/';
+    memcpy(whole + used + 1, path, length + 1);
+    memcpy(path, whole, used + length + 2);
 }
 
 static dtr_status open_recorder(dtr_session *s, const struct dtri_settings *settings,
                                 const struct origin *origins, dtr_error *error)
 {
-    dtr_recorder_options recorder;
-    dtr_recorder_options_init(&recorder);
-    recorder.ring_events = settings->ring_events;
-    recorder.drop_when_full = settings->ring_full == 1;
-    /* A further session adds its run to the file of the first. */
-    dtr_status status = access(settings->record, F_OK) == 0
-                            ? dtri_store_open(settings->record, DTRI_STORE_WRITE, &s->store, error)
-                            : dtri_store_create(settings->record, false, &s->store, error);
+    const char *channel = getenv("DTR_CHANNEL");
+    dtr_error not_there;
+    dtr_status status = DTR_E_IO;
+    if (channel && channel[0])
+        status = dtri_channel_attach(channel, &s->channel, &not_there);
+    if (status == DTR_E_IO) /* nobody listens there */
+        status = own_collector(s, settings, error);
+    else if (status != DTR_OK)
+        return dtri_fail(error, status, 0, "DTR_CHANNEL: %.400s", not_there.text);
+    else
+        make_absolute(s->message.path);
     if (status == DTR_OK)
-        status = write_header(s, origins, error);
-    s->output = (struct dtri_store_output){.store = s->store, .run = s->run.id};
-    if (status == DTR_OK)
-        status = dtri_store_writer_new(s->store, s->run.id, &s->output.writer, error);
+        status = dtri_channel_producer(s->channel, &s->producer, error);
     if (status != DTR_OK)
         return status;
-    dtr_recorder_output output = dtri_store_output(&s->output);
-    status = dtr_recorder_open(&recorder, &output, &s->recorder, error);
-    return status == DTR_OK ? dtr_recorder_sink(s->recorder, &s->sink, error) : status;
+    send_header(s, origins);
+    s->sink = dtri_producer_sink(s->producer);
+    if (!settings->stacks)
+        return DTR_OK;
+    status = dtri_stacks_new(&s->sink, (int)settings->stacks, &s->stacks, error);
+    if (status == DTR_OK)
+        s->sink = dtri_stacks_sink(s->stacks);
+    return status;
 }
 
 static dtr_status open_runtime(dtr_session *s, const struct dtri_settings *settings,
@@ -155,7 +217,7 @@ static dtr_status open_runtime(dtr_session *s, const struct dtri_settings *setti
     dtr_runtime_options runtime;
     dtr_runtime_options_init(&runtime);
     runtime.backend = &s->backend;
-    runtime.sink = s->recorder ? &s->sink : NULL;
+    runtime.sink = s->producer ? &s->sink : NULL;
     runtime.selector = selector;
     if (settings->budget.kind == DTRI_BUDGET_BYTES)
         runtime.budget_bytes = settings->budget.bytes;
@@ -184,8 +246,16 @@ static dtr_status open_parts(dtr_session *s, const dtr_session_options *options,
     status = dtr_selector_new(&choice, &selector, error);
     if (status != DTR_OK)
         return status;
+    if (settings.clock == 1 && !dtri_clock_use_tsc())
+        status = dtri_fail(error, DTR_E_INVALID, 0,
+                           "DTR_CLOCK: the counter of this processor does not run evenly; leave it "
+                           "monotonic");
+    s->begin_ns = dtri_clock_ns();
     describe_run(s, options, &settings, selector);
-    if (settings.record[0])
+    if (status == DTR_OK && settings.record[0])
+        status =
+            dtri_filename_expand(settings.record, s->message.path, sizeof s->message.path, error);
+    if (status == DTR_OK && settings.record[0])
         status = open_recorder(s, &settings, origins, error);
     if (status != DTR_OK) {
         dtr_selector_free(selector);
@@ -205,10 +275,10 @@ dtr_status dtr_session_open(const dtr_session_options *options, dtr_session **ou
     if (!s)
         return dtri_fail_nomem(error, "a session");
     s->backend = *options->backend;
-    s->begin_ns = clock_ns(CLOCK_MONOTONIC);
+    s->pid = getpid();
     dtr_status status = open_parts(s, options, error);
     if (status != DTR_OK) {
-        s->result = status;
+        dtr_session_set_result(s, status, error ? error->text : NULL);
         dtr_session_close(s, NULL, NULL);
         return status;
     }
@@ -219,6 +289,18 @@ dtr_status dtr_session_open(const dtr_session_options *options, dtr_session **ou
 dtr_runtime *dtr_session_runtime(dtr_session *session)
 {
     return session->runtime;
+}
+
+void dtr_session_pause(dtr_session *s, bool pause)
+{
+    if (s->producer)
+        dtri_producer_pause(s->producer, pause);
+}
+
+void dtr_session_dump(dtr_session *s)
+{
+    if (s->producer)
+        dtri_producer_dump(s->producer, DTRI_WINDOW_PROGRAM);
 }
 
 void dtr_session_set_result(dtr_session *s, dtr_status result, const char *why)
@@ -243,11 +325,11 @@ static const char *result_name(dtr_status result)
     }
 }
 
-static void collect_results(dtr_session *s, const dtr_recorder_stats *recorded)
+static void collect_results(dtr_session *s)
 {
-    struct dtri_run *run = &s->run;
-    run->wall_ns = clock_ns(CLOCK_MONOTONIC) - s->begin_ns;
-    run->record_ns = recorded->record_ns;
+    struct dtri_run *run = &s->message.run;
+    run->wall_ns = dtri_clock_ns() - s->begin_ns;
+    run->record_ns = 0;
     dtri_run_set_text(run->result, result_name(s->result));
     dtri_run_set_text(run->why, s->why);
     if (s->runtime) {
@@ -255,7 +337,7 @@ static void collect_results(dtr_session *s, const dtr_recorder_stats *recorded)
         dtr_runtime_stats(s->runtime, &stats);
         dtri_run_set_stats(run, &stats);
         run->search_ns = stats.search_ns;
-        run->record_ns += stats.describe_ns;
+        run->record_ns = stats.describe_ns;
     }
     if (s->backend.memory) {
         int64_t in_use;
@@ -263,35 +345,63 @@ static void collect_results(dtr_session *s, const dtr_recorder_stats *recorded)
     }
 }
 
-static dtr_status write_losses(dtr_session *s, const dtr_recorder_stats *recorded, dtr_error *error)
+/* What the collector answered to the closed ring. */
+static dtr_status read_answer(dtr_session *s, dtr_recorder_stats *out, dtr_error *error)
 {
-    dtr_status status = DTR_OK;
-    if (recorded->lost_ring)
-        status = dtri_store_add_loss(s->store, s->run.id, "ring full", recorded->lost_ring, error);
-    if (recorded->lost_output && status == DTR_OK)
-        status = dtri_store_add_loss(
-            s->store, s->run.id,
-            recorded->status == DTR_E_FULL ? "disk full" : "the file could not be written",
-            recorded->lost_output, error);
+    struct dtri_ring *ring = dtri_producer_ring(s->producer);
+    out->events = ring->events;
+    out->lost_ring = (int64_t)atomic_load(&ring->dropped);
+    out->lost_output = ring->lost_output;
+    out->record_ns = atomic_load(&ring->record_ns);
+    out->status = (dtr_status)ring->status;
+    snprintf(out->why, sizeof out->why, "%.*s", DTRI_RING_WHY, ring->why);
+    if (out->status == DTR_OK)
+        return DTR_OK;
+    return dtri_fail(error, out->status, 0, "%lld events were not recorded: %.240s",
+                     (long long)out->lost_output, out->why);
+}
+
+/* Says how the run ended and waits until that is in the file. */
+static dtr_status end_recording(dtr_session *s, dtr_recorder_stats *out, dtr_error *error)
+{
+    collect_results(s);
+    if (s->result == DTR_E_THRASHED)
+        dtri_producer_dump(s->producer, DTRI_WINDOW_THRASH);
+    send_clock(s);
+    dtri_producer_message(s->producer, DTRI_MESSAGE_RESULT, &s->message.run, sizeof s->message.run);
+    dtri_producer_close(s->producer);
+    bool answered = dtri_producer_wait(s->producer);
+    dtr_status status =
+        answered ? read_answer(s, out, error)
+                 : dtri_fail(error, DTR_E_IO, 0,
+                             "`dtrscope record`, which was writing %s, is gone; the end of the run "
+                             "is not recorded",
+                             s->message.path);
+    dtri_channel_release(s->channel, s->producer, answered);
+    s->producer = NULL;
     return status;
 }
 
-static dtr_status finish_file(dtr_session *s, const dtr_recorder_stats *recorded, dtr_error *error)
+static dtr_status close_recorder(dtr_session *s, dtr_recorder_stats *out, dtr_error *error)
 {
-    if (!s->store || !s->run.id)
-        return dtri_store_close(s->store, error);
-    collect_results(s, recorded);
-    dtr_status status = dtri_store_update_run(s->store, &s->run, error);
-    if (status == DTR_OK)
-        status = write_losses(s, recorded, error);
-    if (status == DTR_OK)
-        status = dtri_store_add_clock_sample(s->store, s->run.id, clock_ns(CLOCK_MONOTONIC),
-                                             clock_ns(CLOCK_REALTIME), DTRI_NULL, error);
-    dtr_status closed = dtri_store_close(s->store, status == DTR_OK ? error : NULL);
-    if (recorded->status != DTR_OK)
-        return dtri_fail(error, recorded->status, 0, "%lld events were not recorded: %.400s",
-                         (long long)recorded->lost_output, recorded->why);
-    return status == DTR_OK ? closed : status;
+    dtr_status status = DTR_OK;
+    if (s->pid != getpid()) { /* a child: threads and files are the parent's */
+        if (s->producer)
+            dtri_channel_release(s->channel, s->producer, false);
+        dtri_channel_free(s->channel);
+        return DTR_OK;
+    }
+    if (s->producer)
+        status = end_recording(s, out, error);
+    dtri_collector_stop(s->collector);
+    if (s->collect) {
+        dtr_status closed =
+            dtri_collect_finish(s->collect, DTRI_NULL, NULL, NULL, status == DTR_OK ? error : NULL);
+        status = status == DTR_OK ? closed : status;
+    }
+    dtri_collect_free(s->collect);
+    dtri_channel_free(s->channel);
+    return status;
 }
 
 dtr_status dtr_session_close(dtr_session *s, dtr_recorder_stats *out_stats, dtr_error *error)
@@ -301,10 +411,9 @@ dtr_status dtr_session_close(dtr_session *s, dtr_recorder_stats *out_stats, dtr_
         return DTR_OK;
     if (s->runtime && s->result == DTR_OK)
         dtr_mark_emit(s->runtime, DTR_MARK_END, DTR_NONE, DTR_NONE);
-    dtr_recorder_close(s->recorder, &recorded);
-    dtri_store_writer_free(s->output.writer);
-    dtr_status status = finish_file(s, &recorded, error);
+    dtr_status status = close_recorder(s, &recorded, error);
     dtr_runtime_free(s->runtime);
+    dtri_stacks_free(s->stacks);
     dtri_free(s);
     if (out_stats)
         *out_stats = recorded;

@@ -1,8 +1,15 @@
 #include "session/settings.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "dtr/event.h"
+
 const char *const dtri_settings_searches[] = {"auto", "scan", "index", "sample", NULL};
 const char *const dtri_settings_policies[] = {"eager", "ignore", "banish", NULL};
 const char *const dtri_settings_ring_full[] = {"block", "drop", NULL};
+const char *const dtri_settings_clocks[] = {"monotonic", "tsc", NULL};
 
 #define AT(member) offsetof(struct dtri_settings, member)
 
@@ -60,7 +67,7 @@ const struct dtri_option dtri_settings_table[] = {
      .type = DTRI_OPTION_TEXT,
      .offset = AT(record),
      .environment = "DTR_RECORD",
-     .help = "record the run into FILE"},
+     .help = "record the run into FILE; %p, %rank%, %hostname% and %env{NAME}% are filled in"},
     {.name = "ring-events",
      .argument = "N",
      .type = DTRI_OPTION_COUNT,
@@ -76,9 +83,87 @@ const struct dtri_option dtri_settings_table[] = {
      .environment = "DTR_RING_FULL",
      .choices = dtri_settings_ring_full,
      .help = "when more would wait: block the program, or drop and count"},
+    {.name = "commit-interval",
+     .argument = "TIME",
+     .type = DTRI_OPTION_DURATION,
+     .offset = AT(commit_interval_ns),
+     .environment = "DTR_COMMIT_INTERVAL",
+     .help = "how long an event may wait to be in the file"},
+    {.name = "delay",
+     .argument = "TIME",
+     .type = DTRI_OPTION_DURATION,
+     .offset = AT(delay_ns),
+     .environment = "DTR_DELAY",
+     .help = "record nothing before"},
+    {.name = "duration",
+     .argument = "TIME",
+     .type = DTRI_OPTION_DURATION,
+     .offset = AT(duration_ns),
+     .environment = "DTR_DURATION",
+     .help = "record for so long after the delay; 0 is to the end"},
+    {.name = "steps",
+     .argument = "A:B",
+     .type = DTRI_OPTION_TEXT,
+     .offset = AT(steps),
+     .environment = "DTR_STEPS",
+     .help = "record only iterations A, A+1, ... below B"},
+    {.name = "keep-events",
+     .argument = "N",
+     .type = DTRI_OPTION_COUNT,
+     .offset = AT(keep_events),
+     .environment = "DTR_KEEP_EVENTS",
+     .min = 0,
+     .max = INT64_C(1) << 32,
+     .help = "flight recorder: keep only the newest N events; 0 is all"},
+    {.name = "keep-time",
+     .argument = "TIME",
+     .type = DTRI_OPTION_DURATION,
+     .offset = AT(keep_ns),
+     .environment = "DTR_KEEP_TIME",
+     .help = "flight recorder: keep only events of the newest TIME; 0 is all"},
+    {.name = "stacks",
+     .argument = "N",
+     .type = DTRI_OPTION_COUNT,
+     .offset = AT(stacks),
+     .environment = "DTR_STACKS",
+     .min = 0,
+     .max = 64,
+     .help = "record N frames of the call stack of each operator"},
+    {.name = "clock",
+     .argument = "C",
+     .type = DTRI_OPTION_CHOICE,
+     .offset = AT(clock),
+     .environment = "DTR_CLOCK",
+     .choices = dtri_settings_clocks,
+     .help = "of events: monotonic, or tsc, which costs less where it is steady"},
     {0},
 };
 
 const char *const dtri_settings_defaults[] = {
-    "none", "dtr-eq", "auto", "eager", "0", "0", "0", "", "65536", "block",
+    "none",  "dtr-eq", "auto", "eager", "0", "0", "0", "",  "65536",
+    "block", "1s",     "0",    "0",     "",  "0", "0", "0", "monotonic",
 };
+
+dtr_status dtri_parse_steps(const char *text, int64_t *out_begin, int64_t *out_end,
+                            dtr_error *error)
+{
+    const char *colon = strchr(text, ':');
+    char first[32] = "";
+    *out_begin = *out_end = DTR_NONE;
+    if (!*text)
+        return DTR_OK;
+    dtr_status status = colon && colon - text < (int)sizeof first ? DTR_OK : DTR_E_INVALID;
+    if (status == DTR_OK) {
+        memcpy(first, text, (size_t)(colon - text));
+        *out_begin = 0;
+        *out_end = INT64_MAX;
+        if (first[0])
+            status = dtri_parse_count(first, 0, INT64_MAX - 1, out_begin, NULL);
+        if (status == DTR_OK && colon[1])
+            status = dtri_parse_count(colon + 1, 0, INT64_MAX - 1, out_end, NULL);
+    }
+    if (status != DTR_OK || *out_begin >= *out_end)
+        return dtri_fail(error, DTR_E_INVALID, 0,
+                         "\"%s\" are no steps; give A:B with A < B, as in 10:12", text);
+    return DTR_OK;
+}

@@ -7,9 +7,10 @@
 
 struct dtri_settings {
     struct dtri_budget budget;
-    const char *heuristic, *record;
-    int search, deallocation, ring_full;
-    int64_t seed, remat_limit_ns, ring_events;
+    const char *heuristic, *record, *steps;
+    int search, deallocation, ring_full, clock;
+    int64_t seed, remat_limit_ns, ring_events, commit_interval_ns;
+    int64_t delay_ns, duration_ns, keep_events, keep_ns, stacks;
     bool overshoot;
 };
 
@@ -20,5 +21,10 @@ extern const char *const dtri_settings_defaults[];
 extern const char *const dtri_settings_searches[];
 extern const char *const dtri_settings_policies[];
 extern const char *const dtri_settings_ring_full[];
+extern const char *const dtri_settings_clocks[];
+
+/* "A:B", "A:", ":B" or "" (all) to A <= step < B; *out_begin DTR_NONE for all. */
+dtr_status dtri_parse_steps(const char *text, int64_t *out_begin, int64_t *out_end,
+                            dtr_error *error);
 
 #endif

@@ -58,6 +58,13 @@ void dtri_run_set_text(char *column, const char *text)
     snprintf(column, DTRI_RUN_TEXT, "%s", text ? text : "");
 }
 
+void dtri_run_seal(struct dtri_run *run)
+{
+    for (int i = 0; i < N_COLUMNS; i++)
+        if (columns[i].type == COLUMN_T)
+            ((char *)run)[columns[i].offset + DTRI_RUN_TEXT - 1] = 0;
+}
+
 static void bind_run(sqlite3_stmt *statement, const struct dtri_run *run)
 {
     for (int i = 0; i < N_COLUMNS; i++) {

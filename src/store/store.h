@@ -66,6 +66,7 @@ struct dtri_run {
 /* All NULL but uuid, started_at_unix_ns and what may not be NULL. */
 void dtri_run_init(struct dtri_run *run, const char *kind);
 void dtri_run_set_text(char *column, const char *text); /* cut to fit; text may be NULL */
+void dtri_run_seal(struct dtri_run *run); /* ends every text: the run came from another process */
 
 dtr_status dtri_store_add_run(struct dtri_store *store, struct dtri_run *run, dtr_error *error);
 dtr_status dtri_store_update_run(struct dtri_store *store, const struct dtri_run *run,
