@@ -91,6 +91,7 @@ struct dtri_table {
     const struct plain_table *plain; /* else, with `rows` */
     struct dtri_stream *stream;
     sqlite3_stmt *rows;
+    bool ended;
     int n_columns;
     struct dtri_column columns[DTRI_TABLE_COLUMNS];
     struct dtri_cell cells[DTRI_TABLE_COLUMNS];
@@ -272,8 +273,9 @@ dtr_status dtri_table_next(struct dtri_table *table, const struct dtri_cell **ou
             return status;
         status = fill_event(table, event, error);
     } else {
-        int code = sqlite3_step(table->rows);
-        if (code == SQLITE_DONE)
+        int code = table->ended ? SQLITE_DONE : sqlite3_step(table->rows);
+        table->ended = code == SQLITE_DONE; /* another step would begin anew */
+        if (table->ended)
             return DTR_OK;
         status = code == SQLITE_ROW ? fill_plain(table, error) : query_failed(table, error);
     }
