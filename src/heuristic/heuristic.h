@@ -131,6 +131,7 @@ struct dtri_leaf {
     bool queued;    /* waits to be refreshed */
     bool reset;     /* its cost may have shrunk since it was computed */
     bool tight;     /* is in the list of tight leaves; kept when the leaf is used anew */
+    bool hidden;    /* while runners-up are sought: it does not take part */
 };
 
 /* A leaf whose cost was taken too low by some slack, which is used up once the decreases of all
@@ -138,6 +139,11 @@ struct dtri_leaf {
 struct dtri_limit {
     int64_t limit;
     uint32_t leaf, stamp;
+};
+
+struct dtri_undo {
+    uint32_t leaf;
+    struct dtri_leaf was;
 };
 
 struct dtri_node {
@@ -152,8 +158,9 @@ struct dtri_index {
     uint32_t *queue;           /* leaves to refresh */
     uint32_t *tight;           /* leaves without slack, since they won in the last pick */
     struct dtri_limit *limits; /* heap, the least first */
+    struct dtri_undo *undo;    /* leaves as they were before runners-up were sought */
     size_t n_leaves, cap_leaves, n_slots, cap_leaf_of, n_queue, cap_queue;
-    size_t n_tight, cap_tight, n_limits, cap_limits;
+    size_t n_tight, cap_tight, n_limits, cap_limits, n_undo, cap_undo;
     int64_t tight_decrease; /* classes.decrease when they became tight */
     uint32_t free_leaf;
     bool failed;
@@ -191,6 +198,9 @@ const struct dtri_heuristic *dtri_heuristic_find(const char *name);
 uint32_t dtri_scan_pick(struct dtri_sel *sel, int64_t *out_evaluations);
 uint32_t dtri_sample_pick(struct dtri_sel *sel, int64_t *out_evaluations);
 uint32_t dtri_index_pick(struct dtri_sel *sel, int64_t *out_evaluations);
+/* After a pick that chose `victim`: it and the next best, out[0..limit), as `scan` would go on.
+ * Returns how many there are, and leaves the index as it was; -1 when there was no memory. */
+int dtri_index_rank(struct dtri_sel *sel, uint32_t victim, struct dtri_candidate *out, int limit);
 void dtri_index_entered(struct dtri_sel *sel, uint32_t storage);
 /* The cost of `storage`, if it has a leaf, may have shrunk. */
 void dtri_index_reset(struct dtri_sel *sel, uint32_t storage);

@@ -44,6 +44,7 @@ void dtri_index_done(struct dtri_index *x)
     dtri_free(x->queue);
     dtri_free(x->tight);
     dtri_free(x->limits);
+    dtri_free(x->undo);
 }
 
 static bool is_static(const struct dtri_sel *sel)
@@ -145,7 +146,7 @@ static void renew(struct dtri_sel *sel, size_t at)
         return;
     if (at >= x->n_slots) { /* a leaf: wins by itself */
         uint32_t leaf = (uint32_t)(at - x->n_slots) + 1;
-        bool taken = leaf < x->n_leaves && x->leaves[leaf].storage;
+        bool taken = leaf < x->n_leaves && x->leaves[leaf].storage && !x->leaves[leaf].hidden;
         x->nodes[at] = (struct dtri_node){.expiry = FOREVER, .winner = taken ? leaf : 0};
         return;
     }
@@ -429,4 +430,65 @@ uint32_t dtri_index_pick(struct dtri_sel *sel, int64_t *out_evaluations)
         set_line(sel, l, &key);
         expire(x, leaf);
     }
+}
+
+/* --- runners-up ------------------------------------------------------------------------------- */
+
+static bool remember(struct dtri_index *x, uint32_t leaf)
+{
+    if (!DTRI_RESERVE(x->undo, x->cap_undo, x->n_undo + 1))
+        return false;
+    x->undo[x->n_undo++] = (struct dtri_undo){leaf, x->leaves[leaf]};
+    return true;
+}
+
+/* Puts all leaves back, so that recording a run does not change how later victims are found. */
+static void forget(struct dtri_index *x)
+{
+    while (x->n_undo) {
+        const struct dtri_undo *undo = &x->undo[--x->n_undo];
+        x->leaves[undo->leaf] = undo->was;
+        expire(x, undo->leaf);
+    }
+}
+
+static void hide(struct dtri_index *x, uint32_t leaf)
+{
+    x->leaves[leaf].hidden = true;
+    expire(x, leaf);
+}
+
+int dtri_index_rank(struct dtri_sel *sel, uint32_t victim, struct dtri_candidate *out, int limit)
+{
+    struct dtri_index *x = &sel->index;
+    struct dtri_key key;
+    uint32_t leaf = leaf_of(x, victim);
+    int n = 0;
+    x->n_undo = 0;
+    while (leaf && n < limit && remember(x, leaf)) {
+        struct dtri_leaf *l = &x->leaves[leaf];
+        bool in_pool = sel->graph->storages[l->storage].pool_index != 0;
+        if (in_pool)
+            dtri_key_of(sel, l->storage, &key);
+        if (sel->walk.failed)
+            break;
+        if (in_pool && key.cost == l->cost && key.access == l->access) {
+            out[n] = (struct dtri_candidate){.storage = l->storage,
+                                             .score = dtri_key_score(sel, &key),
+                                             .cost = key.cost,
+                                             .neighbours = key.neighbours};
+            n++;
+        }
+        if (!in_pool || (n && out[n - 1].storage == l->storage)) {
+            hide(x, leaf);
+        } else { /* too hopeful */
+            set_line(sel, l, &key);
+            expire(x, leaf);
+        }
+        renew(sel, 1);
+        leaf = x->nodes[1].winner;
+    }
+    bool done = n == limit || !leaf;
+    forget(x);
+    return done ? n : -1;
 }

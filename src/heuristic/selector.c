@@ -258,9 +258,11 @@ static dtr_status pick(dtr_selector *selector, uint32_t *out_storage, int64_t *o
 static bool ranks_before(const struct dtri_sel *sel, const struct dtri_candidate *a,
                          const struct dtri_candidate *b)
 {
+    uint64_t seq_a = sel->graph->storages[a->storage].pool_seq;
+    uint64_t seq_b = sel->graph->storages[b->storage].pool_seq;
     if (a->score != b->score)
         return a->score < b->score;
-    return sel->graph->storages[a->storage].pool_seq > sel->graph->storages[b->storage].pool_seq;
+    return a->score == 0.0 ? seq_a < seq_b : seq_a > seq_b;
 }
 
 static int insert_ranked(const struct dtri_sel *sel, struct dtri_candidate *out, int n, int limit,
@@ -278,11 +280,20 @@ static int insert_ranked(const struct dtri_sel *sel, struct dtri_candidate *out,
     return n;
 }
 
+/* A pool that is looked through faster than a tournament is played again. */
+#define SMALL_POOL 16
+
 static int rank(dtr_selector *selector, uint32_t victim, struct dtri_candidate *out, int limit)
 {
     struct dtri_sel *sel = sel_of(selector);
     struct dtri_graph *g = sel->graph;
     int n = 1;
+    if (sel->search == DTRI_SEARCH_INDEX && !sel->index.failed && sel->classes.n_negative == 0 &&
+        g->n_pool > SMALL_POOL && sel->rule.formula != DTRI_FORMULA_RANDOM) {
+        int found = dtri_index_rank(sel, victim, out, limit);
+        if (found > 0)
+            return found;
+    }
     for (uint32_t s = g->pool_first; s; s = g->storages[s].pool_next) {
         struct dtri_key key;
         struct dtri_candidate candidate = {.storage = s};
