@@ -41,7 +41,7 @@ static void emit_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, boo
         .operator_bytes = operator_bytes(rt, op),
         .overshoot = overshoot,
     };
-    dtri_emit(rt, &event, dtri_now(rt));
+    dtri_emit(rt, &event, dtri_event_time(rt));
 }
 
 static dtr_status out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dtr_error *error)
@@ -75,7 +75,7 @@ static int64_t staleness(const dtr_runtime *rt, const struct dtri_storage *s)
 static int64_t emit_decision(dtr_runtime *rt, uint32_t victim, uint32_t op, int64_t needed,
                              int64_t evaluations, int64_t search_ns)
 {
-    int64_t decision = rt->next_decision_id++, now = dtri_now(rt);
+    int64_t decision = rt->next_decision_id++, now = dtri_event_time(rt);
     int n = rt->selector->ops->rank(rt->selector, victim, rt->ranked, rt->n_runners_up + 1);
     dtr_event event = {.kind = DTR_EVENT_DECISION};
     event.u.decision_ = (dtr_event_decision){

@@ -180,7 +180,8 @@ struct dtr_runtime {
     struct dtri_graph graph;
     dtr_backend backend;
     dtr_sink sink;
-    bool recording; /* the sink has an emit */
+    bool recording;   /* the sink has an emit */
+    int64_t event_ns; /* time of the last look at the clock; DTR_NONE: time has passed since */
     dtr_selector *selector;
     dtr_deallocation deallocation;
     bool reclaim, allow_overshoot, edges;
@@ -291,7 +292,12 @@ void dtri_forget(dtr_runtime *rt, uint32_t op);
 
 /* --- emit.c ----------------------------------------------------------------------------------- */
 
-int64_t dtri_now(const dtr_runtime *rt); /* time for events */
+/* Time for events: the backend's, or the logical clock where it has none.  Reading a clock costs
+ * more than an event, so what happens between two looks at it, without the program or an operator
+ * running in between, gets the time of the first. */
+int64_t dtri_event_time(dtr_runtime *rt);
+int64_t dtri_now(dtr_runtime *rt);      /* looks, for durations */
+void dtri_time_passed(dtr_runtime *rt); /* the next event has to look */
 bool dtri_has_host_time(const dtr_runtime *rt);
 /* Emits `event` with time `ts_ns` and the next seq; kind and fields are filled in by the caller. */
 void dtri_emit(dtr_runtime *rt, dtr_event *event, int64_t ts_ns);

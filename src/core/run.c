@@ -86,7 +86,7 @@ static void chain_begin(dtr_runtime *rt, uint32_t target)
 {
     rt->chain = (struct dtri_chain){
         .id = rt->next_chain_id++,
-        .begin_ns = rt->recording ? dtri_now(rt) : 0,
+        .begin_ns = rt->recording ? dtri_event_time(rt) : 0,
         .target = target,
         .base = rt->n_frames,
     };
@@ -104,7 +104,7 @@ static void chain_end(dtr_runtime *rt)
         event.u.chain_ = (dtr_event_chain){
             .chain = rt->chain.id,
             .tensor = rt->tensors[rt->chain.target].id,
-            .dur_ns = dtri_now(rt) - rt->chain.begin_ns,
+            .dur_ns = dtri_event_time(rt) - rt->chain.begin_ns,
             .runs = rt->chain.runs,
             .cost_ns = rt->chain.cost,
             .max_depth = rt->chain.max_depth,
@@ -313,6 +313,7 @@ static dtr_status execute(dtr_runtime *rt, dtr_error *error)
         return status;
     int64_t begin_ns = rt->recording ? dtri_now(rt) : 0;
     status = call_backend(rt, frame.op, &cost, error);
+    dtri_time_passed(rt);
     if (status != DTR_OK)
         return status;
     if (cost > DTRI_MAX_WEIGHT - rt->graph.clock ||

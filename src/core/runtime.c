@@ -139,12 +139,13 @@ dtr_status dtr_runtime_new(const dtr_runtime_options *options, dtr_runtime **out
     memset(&rt->graph.storages[0], 0, sizeof rt->graph.storages[0]);
     memset(&rt->tensors[0], 0, sizeof rt->tensors[0]);
     rt->graph.clock = 1;
+    rt->event_ns = DTR_NONE;
     rt->graph.next_pool_seq = 1;
     if (rt->selector)
         rt->selector->ops->attach(rt->selector, &rt->graph);
     if (rt->recording) {
         dtr_event event = {.kind = DTR_EVENT_BUDGET, .u.budget_ = {rt->budget}};
-        dtri_emit(rt, &event, dtri_now(rt));
+        dtri_emit(rt, &event, dtri_event_time(rt));
     }
     *out_runtime = rt;
     return DTR_OK;
@@ -286,7 +287,7 @@ static void emit_operator(dtr_runtime *rt, uint32_t op, const dtr_call *call)
 {
     struct dtri_op *o = &rt->ops[op];
     const uint32_t *inputs = dtri_op_inputs(rt, o), *outputs = dtri_op_outputs(rt, o);
-    int64_t now = dtri_now(rt);
+    int64_t now = dtri_event_time(rt);
     dtr_event event = {.kind = DTR_EVENT_OPERATOR};
     event.u.operator_ =
         (dtr_event_operator){o->id, o->name, o->n_inputs, o->n_outputs, call->mutates};
@@ -372,6 +373,7 @@ static dtr_status run_new(dtr_runtime *rt, const dtr_call *call, bool constant, 
 
 dtr_status dtr_run(dtr_runtime *rt, const dtr_call *call, dtr_tensor *out_tensors, dtr_error *error)
 {
+    dtri_time_passed(rt);
     uint32_t op = DTRI_NONE;
     dtr_status status = check_call(rt, call, error);
     if (status != DTR_OK) {
@@ -392,6 +394,7 @@ dtr_status dtr_run(dtr_runtime *rt, const dtr_call *call, dtr_tensor *out_tensor
 dtr_status dtr_constant(dtr_runtime *rt, int64_t bytes, dtr_tensor *out_tensor, void **out_data,
                         dtr_error *error)
 {
+    dtri_time_passed(rt);
     uint32_t op = DTRI_NONE;
     if (bytes < 0)
         return dtri_fail(error, DTR_E_INVALID, 0, "a constant has a size of %lld",
@@ -423,17 +426,18 @@ static void emit_reference(dtr_runtime *rt, const struct dtri_tensor *t, int del
 {
     dtr_event event = {.kind = DTR_EVENT_REFERENCE};
     event.u.reference_ = (dtr_event_reference){t->id, delta, t->refs};
-    dtri_emit(rt, &event, dtri_now(rt));
+    dtri_emit(rt, &event, dtri_event_time(rt));
 }
 
 static void emit_pin(dtr_runtime *rt, const struct dtri_tensor *t, int change)
 {
     dtr_event event = {.kind = DTR_EVENT_PIN, .u.pin_ = {t->id, change}};
-    dtri_emit(rt, &event, dtri_now(rt));
+    dtri_emit(rt, &event, dtri_event_time(rt));
 }
 
 dtr_status dtr_retain(dtr_runtime *rt, dtr_tensor tensor)
 {
+    dtri_time_passed(rt);
     uint32_t slot = slot_of(rt, tensor);
     if (!slot)
         return DTR_E_INVALID;
@@ -450,6 +454,7 @@ dtr_status dtr_retain(dtr_runtime *rt, dtr_tensor tensor)
 
 dtr_status dtr_release(dtr_runtime *rt, dtr_tensor tensor)
 {
+    dtri_time_passed(rt);
     uint32_t slot = slot_of(rt, tensor);
     if (!slot)
         return DTR_E_INVALID;
@@ -481,6 +486,7 @@ static dtr_status require(dtr_runtime *rt, dtr_tensor tensor, uint32_t *out_slot
 
 dtr_status dtr_require(dtr_runtime *rt, dtr_tensor tensor, dtr_error *error)
 {
+    dtri_time_passed(rt);
     uint32_t slot = DTRI_NONE;
     dtr_status status = require(rt, tensor, &slot, error);
     self_check(rt);
@@ -489,6 +495,7 @@ dtr_status dtr_require(dtr_runtime *rt, dtr_tensor tensor, dtr_error *error)
 
 dtr_status dtr_pin(dtr_runtime *rt, dtr_tensor tensor, void **out_data, dtr_error *error)
 {
+    dtri_time_passed(rt);
     uint32_t slot = DTRI_NONE;
     dtr_status status = require(rt, tensor, &slot, error);
     if (status == DTR_OK) {
@@ -505,6 +512,7 @@ dtr_status dtr_pin(dtr_runtime *rt, dtr_tensor tensor, void **out_data, dtr_erro
 
 dtr_status dtr_unpin(dtr_runtime *rt, dtr_tensor tensor)
 {
+    dtri_time_passed(rt);
     uint32_t slot = slot_of(rt, tensor);
     if (!slot)
         return DTR_E_INVALID;
@@ -522,6 +530,7 @@ dtr_status dtr_unpin(dtr_runtime *rt, dtr_tensor tensor)
 
 dtr_status dtr_evict(dtr_runtime *rt, dtr_tensor tensor)
 {
+    dtri_time_passed(rt);
     uint32_t slot = slot_of(rt, tensor);
     if (!slot)
         return DTR_E_INVALID;
@@ -558,7 +567,7 @@ static void leave_ghost(dtr_runtime *rt, uint32_t op, uint32_t tensor)
     if (rt->selector)
         rt->selector->ops->evicted(rt->selector, ghost);
     if (rt->recording)
-        emit_tensor(rt, slot, DTR_NONE, dtri_now(rt));
+        emit_tensor(rt, slot, DTR_NONE, dtri_event_time(rt));
 }
 
 /* Cuts the storage of `tensor` off the operators that made it and gives it a constant's operator.
@@ -585,6 +594,7 @@ static void become_constant(dtr_runtime *rt, uint32_t tensor)
 
 dtr_status dtr_make_constant(dtr_runtime *rt, dtr_tensor tensor, dtr_error *error)
 {
+    dtri_time_passed(rt);
     uint32_t slot = DTRI_NONE;
     dtr_status status = require(rt, tensor, &slot, error);
     if (status != DTR_OK)
@@ -629,6 +639,7 @@ dtr_status dtr_tensor_info_of(dtr_runtime *rt, dtr_tensor tensor, dtr_tensor_inf
 
 dtr_status dtr_set_budget(dtr_runtime *rt, int64_t budget_bytes, dtr_error *error)
 {
+    dtri_time_passed(rt);
     if (budget_bytes != DTR_NONE && budget_bytes <= 0)
         return dtri_fail(error, DTR_E_INVALID, 0, "the budget is %lld; it must be above 0",
                          (long long)budget_bytes);
@@ -637,7 +648,7 @@ dtr_status dtr_set_budget(dtr_runtime *rt, int64_t budget_bytes, dtr_error *erro
     rt->budget = budget_bytes;
     if (rt->recording) {
         dtr_event event = {.kind = DTR_EVENT_BUDGET, .u.budget_ = {budget_bytes}};
-        dtri_emit(rt, &event, dtri_now(rt));
+        dtri_emit(rt, &event, dtri_event_time(rt));
     }
     rt->above_budget = true;
     dtr_status status = dtri_make_room(rt, 0, DTRI_NONE, error);
@@ -647,10 +658,11 @@ dtr_status dtr_set_budget(dtr_runtime *rt, int64_t budget_bytes, dtr_error *erro
 
 void dtr_mark_emit(dtr_runtime *rt, dtr_mark mark, int64_t name, int64_t value)
 {
+    dtri_time_passed(rt);
     if (!rt->recording)
         return;
     dtr_event event = {.kind = DTR_EVENT_MARK, .u.mark_ = {mark, name, value}};
-    dtri_emit(rt, &event, dtri_now(rt));
+    dtri_emit(rt, &event, dtri_event_time(rt));
 }
 
 void dtr_runtime_stats(const dtr_runtime *rt, dtr_stats *out_stats)

@@ -99,7 +99,7 @@ void dtri_become_resident(dtr_runtime *rt, uint32_t storage, void *data)
             .in_use = rt->stats.in_use_bytes,
             .offset = DTR_NONE,
         };
-        dtri_emit(rt, &event, dtri_now(rt));
+        dtri_emit(rt, &event, dtri_event_time(rt));
     }
 }
 
@@ -139,7 +139,7 @@ void dtri_evict(dtr_runtime *rt, uint32_t storage, dtr_eviction_reason reason, i
             .reason = reason,
             .decision = decision,
         };
-        dtri_emit(rt, &event, dtri_now(rt));
+        dtri_emit(rt, &event, dtri_event_time(rt));
     }
 }
 
@@ -156,6 +156,6 @@ void dtri_free_for_good(dtr_runtime *rt, uint32_t storage)
             .bytes = bytes,
             .in_use = rt->stats.in_use_bytes,
         };
-        dtri_emit(rt, &event, dtri_now(rt));
+        dtri_emit(rt, &event, dtri_event_time(rt));
     }
 }
