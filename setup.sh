@@ -153,7 +153,7 @@ run_tests() {
 # --- bench ---
 
 run_bench() {
-    need "${BUILD_PACKAGES[@]}" python3 libcmocka-dev
+    need "${BUILD_PACKAGES[@]}" python3 libcmocka-dev lttng-tools liblttng-ust-dev
     build release -DDTR_TESTS=ON
     python3 tests/bench/bench.py --build build/release --output build/bench.json "$@"
 }

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -137,6 +138,73 @@ def record_overhead(o):
     return row
 
 
+def lttng(o, n, rounds):
+    """The same events through LTTng-UST, or why not."""
+    program = o.bench / "bench_lttng"
+    if not program.exists() or not shutil.which("lttng") or not shutil.which("lttng-sessiond"):
+        return "skipped: needs lttng-tools and liblttng-ust-dev"
+    environment = {**os.environ, "LTTNG_UST_REGISTER_TIMEOUT": "5000"}
+    environment.setdefault("HOME", "/root")
+    with tempfile.TemporaryDirectory() as folder:
+        def lttng_command(*arguments):
+            return subprocess.run(["lttng", "-q", *arguments], env=environment,
+                                  capture_output=True).returncode == 0
+        subprocess.run(["lttng-sessiond", "--daemonize"], env=environment, capture_output=True)
+        made = (lttng_command("create", "dtrbench", f"--output={folder}/trace") and
+                lttng_command("enable-channel", "-u", "c", "--subbuf-size=4M", "--num-subbuf=4") and
+                lttng_command("enable-event", "-u", "dtr_bench:*", "-c", "c") and
+                lttng_command("start"))
+        out = timed([program, n, rounds], env=environment)[1] if made else None
+        lttng_command("destroy", "dtrbench")
+    return [float(x) for x in out.split()] if out else "skipped: no session could be made"
+
+
+def hot_path(o):
+    title("recording one event on the program's thread, ns: least and median of the rounds")
+    n, rounds = (200_000, 5) if o.quick else (2_000_000, 9)
+    rows = {}
+    for mode in ["clock-tsc", "clock-monotonic", "ring", "ring-tsc", "ring-monotonic", "mutex-tsc",
+                 "mutex-monotonic", "sustained-ring-tsc", "sustained-mutex-tsc"]:
+        _, out = timed([o.bench / "bench_record", mode, n, rounds])
+        rows[mode] = None if out is None or "none" in out else [float(x) for x in out.split()]
+        print(f"  {mode:22} " + ("-" if rows[mode] is None else
+                                 f"{rows[mode][0]:8.1f} {rows[mode][1]:8.1f}"), flush=True)
+    rows["lttng-ust"] = lttng(o, n, rounds)
+    print(f"  {'lttng-ust':22} " + (rows["lttng-ust"] if isinstance(rows["lttng-ust"], str) else
+                                    f"{rows['lttng-ust'][0]:8.1f} {rows['lttng-ust'][1]:8.1f}"))
+    for clock in ("tsc", "monotonic"):
+        ring, mutex = rows[f"ring-{clock}"], rows[f"mutex-{clock}"]
+        if ring and mutex:
+            ratios = [f"{ring[1] / rows['ring'][1]:.2f} times the ring without a clock",
+                      f"{ring[1] / mutex[1]:.2f} times the locked queue"]
+            if not isinstance(rows["lttng-ust"], str):
+                ratios.append(f"{ring[1] / rows['lttng-ust'][1]:.2f} times LTTng-UST")
+            print(f"  the ring with one {clock} time stamp: " + ", ".join(ratios))
+    return rows
+
+
+def operator_loop(o):
+    title("a loop of operators, 8 events each: ns an operator on the program's thread (processor time)")
+    rows = []
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("DTR_")}
+    for spin in (1000, 10_000, 100_000):
+        n = (200_000_000 if o.quick else 1_000_000_000) // spin // 2
+        cells = {"plain": [], "recorded": []}
+        with tempfile.TemporaryDirectory() as folder:
+            for pair in range(3 if o.quick else 5):
+                for kind in ("plain", "recorded") if pair % 2 else ("recorded", "plain"):
+                    env = dict(plain)
+                    if kind == "recorded":
+                        env["DTR_RECORD"] = f"{folder}/{spin}-{pair}.dtr.sqlite"
+                    _, out = timed([o.bench / "bench_loop", spin, n], env=env, limit_s=300)
+                    cells[kind].append(float(out.split()[1]))
+        row = {"spin_ns": spin, **{kind: statistics.median(cells[kind]) for kind in cells}}
+        rows.append(row)
+        print(f"  {spin:7} ns: {row['plain']:10.1f} plain, {row['recorded']:10.1f} recorded, "
+              f"{100 * (row['recorded'] / row['plain'] - 1):5.1f} % more", flush=True)
+    return rows
+
+
 def memory(o):
     title("host memory of the runtime: bytes per live tensor (one operator, storage and two inputs)")
     n = 10_000 if o.quick else 100_000
@@ -149,8 +217,8 @@ def memory(o):
     return rows
 
 
-PARTS = {part.__name__: part for part in (published_evaluation, eviction, chain, record_overhead,
-                                          memory)}
+PARTS = {part.__name__: part for part in (published_evaluation, eviction, chain, hot_path,
+                                          operator_loop, record_overhead, memory)}
 
 
 def main():
