@@ -97,9 +97,10 @@ static void direct_name(void *self, int64_t id, const char *text)
         direct->status = output_name(&direct->output, id, text, &direct->error);
 }
 
-static dtr_status record(struct dtri_store *store, struct dtri_run *run,
-                         const struct dtri_trace *trace, const struct dtri_sim_options *options,
-                         struct dtri_sim_result *out_result, dtr_error *error)
+dtr_status dtri_store_record_into(struct dtri_store *store, struct dtri_run *run,
+                                  const struct dtri_trace *trace,
+                                  const struct dtri_sim_options *options,
+                                  struct dtri_sim_result *out_result, dtr_error *error)
 {
     struct direct direct = {.output = {.store = store, .run = run->id}};
     struct dtri_sim_options recorded = *options;
@@ -137,7 +138,7 @@ dtr_status dtri_store_record_sim(const char *path, bool force, const struct dtri
     run.has_events = 1;
     status = dtri_store_add_run(store, &run, error);
     if (status == DTR_OK)
-        status = record(store, &run, trace, options, out_result, error);
+        status = dtri_store_record_into(store, &run, trace, options, out_result, error);
     dtr_error close_error = {0};
     dtr_status closed = dtri_store_close(store, &close_error);
     if (status == DTR_OK && closed != DTR_OK && error)

@@ -21,7 +21,12 @@ void dtri_run_set_sim(struct dtri_run *run, const struct dtri_trace *trace,
                       const struct dtri_sim_options *options, int64_t unlimited_peak);
 void dtri_run_set_sim_result(struct dtri_run *run, const struct dtri_sim_result *result);
 
-/* Simulates with all events recorded into a new file. */
+/* Simulates with all events recorded as a run that was added to the store before. */
+dtr_status dtri_store_record_into(struct dtri_store *store, struct dtri_run *run,
+                                  const struct dtri_trace *trace,
+                                  const struct dtri_sim_options *options,
+                                  struct dtri_sim_result *out_result, dtr_error *error);
+/* The same into a new file. */
 dtr_status dtri_store_record_sim(const char *path, bool force, const struct dtri_trace *trace,
                                  const struct dtri_sim_options *options, int64_t unlimited_peak,
                                  struct dtri_sim_result *out_result, dtr_error *error);

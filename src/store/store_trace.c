@@ -332,6 +332,11 @@ static dtr_status find_run(struct rebuild *b, struct dtri_run *out_run, dtr_erro
                          "%s holds no run with events, only results; give the trace that they came "
                          "from",
                          dtri_store_path(b->store));
+    if (strcmp(out_run->kind, "import") == 0 && out_run->trace_hash == DTRI_NULL)
+        return dtri_fail(error, DTR_E_UNSUPPORTED, 0,
+                         "%s was imported from %s, which does not say what its operators read and "
+                         "write, so it cannot be replayed; give a recorded run or an operator log",
+                         dtri_store_path(b->store), out_run->source);
     b->run = out_run->id;
     status = dtri_store_losses(b->store, b->run, &lost, error);
     if (status == DTR_OK && lost)

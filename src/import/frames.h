@@ -1,0 +1,25 @@
+/* Call stacks, each frame once: a frame is a place with all its callers. */
+#ifndef DTRI_IMPORT_FRAMES_H
+#define DTRI_IMPORT_FRAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct dtri_frame {
+    int64_t parent; /* or DTR_NONE */
+    int64_t name;
+};
+
+/* A zeroed struct is an empty table. */
+struct dtri_frames {
+    struct dtri_frame *frames;
+    size_t n, cap;
+    uint32_t *slots; /* open addressing; frame + 1, 0 is free */
+    size_t n_slots;
+};
+
+/* The number of the frame, or -1 when there is no memory. */
+int64_t dtri_frames_add(struct dtri_frames *frames, int64_t parent, int64_t name);
+void dtri_frames_done(struct dtri_frames *frames);
+
+#endif
