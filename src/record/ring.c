@@ -16,6 +16,7 @@
 #define MAX_KIND 64
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define RARELY      __attribute__((noinline, cold)) /* keeps its registers out of the hot path */
 
 const char *const dtri_window_causes[] = {
     "start", "end",  "program",       "signal", "delay",  "duration",
@@ -117,13 +118,13 @@ static bool wait_for(struct dtri_producer *p, uint64_t need)
     return true;
 }
 
-static void count_drop(struct dtri_producer *p)
+static RARELY void count_drop(struct dtri_producer *p)
 {
     atomic_store_explicit(&p->ring->dropped, ++p->dropped, memory_order_relaxed);
 }
 
 /* Makes the next `need` words of the ring free and contiguous. */
-static bool make_room(struct dtri_producer *p, uint64_t need, bool drop)
+static RARELY bool make_room(struct dtri_producer *p, uint64_t need, bool drop)
 {
     uint64_t size = p->mask + 1, at = p->head & p->mask;
     uint64_t pad = at + need > size ? size - at : 0;
@@ -157,6 +158,32 @@ static void count_words(void)
         words_of[infos[i].kind] = (uint8_t)(3 + infos[i].n_fields);
 }
 
+/* All that an event may have, word by word: its fields were stored just now, each on its own, and a
+ * wider load would have to wait until they are all out of the store buffer. */
+static inline void copy_fields(uint64_t *to, const int64_t *from)
+{
+#define COPY(i)                                                                                    \
+    do {                                                                                           \
+        uint64_t word = (uint64_t)from[i];                                                         \
+        __asm__("" : "+r"(word)); /* keeps the compiler from joining two */                        \
+        to[i] = word;                                                                              \
+    } while (0)
+    COPY(0);
+    COPY(1);
+    COPY(2);
+    COPY(3);
+    COPY(4);
+    COPY(5);
+    COPY(6);
+    COPY(7);
+    COPY(8);
+    COPY(9);
+    COPY(10);
+    COPY(11);
+    _Static_assert(DTR_EVENT_MAX_FIELDS == 12, "one COPY a field");
+#undef COPY
+}
+
 void dtri_ring_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -174,14 +201,18 @@ static inline void put(struct dtri_producer *p, const dtr_event *event)
     words[0] = (uint64_t)event->kind | n << 16;
     words[1] = (uint64_t)event->ts_ns;
     words[2] = (uint64_t)event->seq;
-    memcpy(words + 3, event->u.raw, sizeof event->u.raw); /* of a fixed size: no loop */
+    copy_fields(words + 3, event->u.raw);
     p->head += n;
     atomic_store_explicit(&p->ring->head, p->head, memory_order_release);
 }
 
-static void put_timed(struct dtri_producer *p, const dtr_event *event)
+static RARELY void put_timed(struct dtri_producer *p, const dtr_event *event)
 {
     int64_t begin = dtri_clock_ns(), waited = p->waited_ns;
+    if (!p->any) {
+        p->any = true;
+        p->window.begin_ts_ns = event->ts_ns;
+    }
     put(p, event);
     p->sampled_ns += dtri_clock_ns() - begin - (p->waited_ns - waited);
     atomic_store_explicit(&p->ring->record_ns, p->sampled_ns * SAMPLE + p->waited_ns,
@@ -272,7 +303,7 @@ static void look_for_step(struct dtri_producer *p, const dtr_event *event)
         p->in_step = event->u.mark_.value >= p->steps.begin && event->u.mark_.value < p->steps.end;
 }
 
-static void emit_with_attention(struct dtri_producer *p, const dtr_event *event)
+static RARELY void emit_with_attention(struct dtri_producer *p, const dtr_event *event)
 {
     unsigned attention = atomic_load_explicit(&p->attention, memory_order_relaxed);
     if (attention & FOREIGN)
@@ -303,13 +334,9 @@ static void emit(void *self, const dtr_event *event)
     if (UNLIKELY(atomic_load_explicit(p->gate, memory_order_relaxed) |
                  atomic_load_explicit(&p->attention, memory_order_relaxed)))
         emit_with_attention(p, event);
-    else if (UNLIKELY(p->emitted++ % SAMPLE == 0)) {
-        if (!p->any) {
-            p->any = true;
-            p->window.begin_ts_ns = event->ts_ns;
-        }
+    else if (UNLIKELY(p->emitted++ % SAMPLE == 0))
         put_timed(p, event);
-    } else
+    else
         put(p, event);
 }
 
