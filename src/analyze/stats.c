@@ -227,6 +227,9 @@ dtr_status dtri_stats_compute(struct dtri_store *store, const struct dtri_run *r
                          dtri_store_path(store), (long long)run->id);
     for (size_t i = 0; i < sizeof passes / sizeof passes[0] && status == DTR_OK; i++)
         status = each_chunk(&p, passes[i].kind, passes[i].visit, error);
+    /* What is resident is in use; an imported run may have no operators to say so. */
+    if (stats.peak_in_use < stats.peak_resident)
+        stats.peak_in_use = stats.peak_resident;
     if (status == DTR_OK) {
         split_time(&p);
         pick_top(&p);

@@ -21,18 +21,6 @@ enum argument { ARG_NAME, ADDR, BYTES, TOTAL, DEVICE_TYPE, DEVICE_ID, N_ARGUMENT
 static const char *const argument_names[] = {"name",        "Addr",     "Bytes", "Total Allocated",
                                              "Device Type", "Device Id"};
 
-struct span_begin {
-    int64_t ts, name;
-    bool range;
-};
-
-/* Begins without an end so far. */
-struct thread {
-    uint32_t lane;
-    struct span_begin *stack;
-    size_t n, cap;
-};
-
 struct chrome {
     struct dtri_import *import;
     struct dtri_input in;
@@ -40,8 +28,6 @@ struct chrome {
     struct dtri_intern lane_keys, thread_keys;
     uint32_t *key_lanes; /* by number of lane key */
     size_t cap_key_lanes;
-    struct thread *threads; /* by number of thread key */
-    size_t n_threads, cap_threads;
     uint32_t other; /* lane past the limit, or UINT32_MAX */
     int64_t base_ns, last_ts_ns;
     bool cut;
@@ -237,22 +223,20 @@ static dtr_status find_lane(struct chrome *c, bool device, uint32_t *out_lane, d
     return DTR_OK;
 }
 
-static dtr_status find_thread(struct chrome *c, uint32_t lane, struct thread **out_thread,
+/* Threads are numbered as in the import. */
+static dtr_status find_thread(struct chrome *c, uint32_t lane, int64_t *out_thread,
                               dtr_error *error)
 {
     char key[MAX_ID + 16];
-    int is_new;
+    int is_new = 0;
     snprintf(key, sizeof key, "%u\n%s", lane, c->tid);
-    int64_t at = dtri_intern(&c->thread_keys, key, &is_new);
-    if (at < 0 || !DTRI_RESERVE(c->threads, c->cap_threads, (size_t)at + 1))
+    *out_thread = dtri_intern(&c->thread_keys, key, &is_new);
+    if (*out_thread < 0)
         return dtri_fail_nomem(error, "threads of a trace");
-    if (is_new) {
-        c->threads[at] = (struct thread){.lane = lane};
-        c->n_threads = (size_t)at + 1;
-        c->import->lanes[lane].counts[DTRI_REASON_THREADS]++;
-    }
-    *out_thread = &c->threads[at];
-    return DTR_OK;
+    if (!is_new)
+        return DTR_OK;
+    c->import->lanes[lane].counts[DTRI_REASON_THREADS]++;
+    return dtri_import_add_thread(c->import, lane, error);
 }
 
 /* --- what events mean ------------------------------------------------------------------------- */
@@ -273,62 +257,59 @@ static dtr_status add_mark(struct chrome *c, uint32_t lane, dtr_mark mark, int64
     return dtri_spool_add(c->import->spool, &record, error);
 }
 
-static dtr_status add_span(struct chrome *c, uint32_t lane, const struct span_begin *begin,
-                           int64_t end, dtr_error *error)
+/* What the event's span is; of a step, *out_number is its number. */
+static enum dtri_span_kind span_kind(const struct chrome *c, int64_t *out_number)
 {
     static const char step[] = "ProfilerStep#";
-    const char *name = c->import->names.texts[begin->name];
-    int64_t number;
-    if (begin->range && strncmp(name, step, sizeof step - 1) == 0 &&
-        dtri_json_integer(name + sizeof step - 1, 0, &number))
-        return add_mark(c, lane, DTR_MARK_ITERATION, begin->ts, DTR_NONE, number, error);
-    if (begin->range) {
-        dtr_status status =
-            add_mark(c, lane, DTR_MARK_RANGE_BEGIN, begin->ts, begin->name, DTR_NONE, error);
-        return status == DTR_OK
-                   ? add_mark(c, lane, DTR_MARK_RANGE_END, end, begin->name, DTR_NONE, error)
-                   : status;
-    }
-    struct dtri_record record = {lane, DTRI_RECORD_RUN, end, 0, end - begin->ts, begin->name, 0};
-    return dtri_spool_add(c->import->spool, &record, error);
+    const char *name = c->import->names.texts[c->name];
+    if (!is_range(c->category))
+        return DTRI_SPAN_OPERATOR;
+    if (strncmp(name, step, sizeof step - 1) == 0 &&
+        dtri_json_integer(name + sizeof step - 1, 0, out_number))
+        return DTRI_SPAN_STEP;
+    return DTRI_SPAN_RANGE;
 }
 
-static dtr_status on_complete(struct chrome *c, struct dtri_import_lane *lane, uint32_t number,
-                              dtr_error *error)
+static dtr_status on_complete(struct chrome *c, uint32_t lane, dtr_error *error)
 {
-    struct span_begin begin = {c->ts, c->name, is_range(c->category)};
-    struct thread *thread;
-    if (!has(c, NAME) || !has(c, TS)) {
-        lane->counts[DTRI_REASON_MALFORMED]++;
-        return DTR_OK;
-    }
-    dtr_status status = find_thread(c, number, &thread, error);
-    return status == DTR_OK ? add_span(c, number, &begin, c->ts + c->dur, error) : status;
-}
-
-static dtr_status on_begin_end(struct chrome *c, struct dtri_import_lane *lane, uint32_t number,
-                               dtr_error *error)
-{
-    struct thread *thread;
-    if (!has(c, TS) || (c->ph == 'B' && !has(c, NAME))) {
-        lane->counts[DTRI_REASON_MALFORMED]++;
-        return DTR_OK;
-    }
-    dtr_status status = find_thread(c, number, &thread, error);
-    if (status != DTR_OK)
+    int64_t number, end = c->ts + c->dur, thread;
+    dtr_status status = find_thread(c, lane, &thread, error);
+    enum dtri_span_kind kind = span_kind(c, &number);
+    if (status == DTR_OK && kind == DTRI_SPAN_STEP)
+        return add_mark(c, lane, DTR_MARK_ITERATION, c->ts, DTR_NONE, number, error);
+    if (status == DTR_OK && kind == DTRI_SPAN_RANGE) {
+        status = add_mark(c, lane, DTR_MARK_RANGE_BEGIN, c->ts, c->name, DTR_NONE, error);
+        if (status == DTR_OK)
+            status = add_mark(c, lane, DTR_MARK_RANGE_END, end, c->name, DTR_NONE, error);
         return status;
-    if (c->ph == 'B') {
-        if (!DTRI_RESERVE(thread->stack, thread->cap, thread->n + 1))
-            return dtri_fail_nomem(error, "begins without an end");
-        thread->stack[thread->n++] = (struct span_begin){c->ts, c->name, is_range(c->category)};
+    }
+    struct dtri_record record = {lane, DTRI_RECORD_RUN, end, 0, c->dur, c->name, 0};
+    return status == DTR_OK ? dtri_spool_add(c->import->spool, &record, error) : status;
+}
+
+/* Which begin an end belongs to depends on the order in time, so it is settled after sorting. */
+static dtr_status on_begin_end(struct chrome *c, uint32_t lane, dtr_error *error)
+{
+    int64_t number;
+    struct dtri_record record = {.lane = lane, .type = DTRI_RECORD_END, .time = c->ts};
+    dtr_status status = find_thread(c, lane, &record.a, error);
+    if (status == DTR_OK && c->ph == 'B') {
+        record.type = DTRI_RECORD_BEGIN;
+        record.b = c->name;
+        record.c = span_kind(c, &number);
+        if (record.c == DTRI_SPAN_STEP)
+            status = add_mark(c, lane, DTR_MARK_ITERATION, c->ts, DTR_NONE, number, error);
+    }
+    return status == DTR_OK ? dtri_spool_add(c->import->spool, &record, error) : status;
+}
+
+static dtr_status on_span(struct chrome *c, uint32_t lane, dtr_error *error)
+{
+    if (!has(c, TS) || (c->ph != 'E' && !has(c, NAME))) {
+        c->import->lanes[lane].counts[DTRI_REASON_MALFORMED]++;
         return DTR_OK;
     }
-    if (!thread->n) {
-        lane->counts[DTRI_REASON_NO_BEGIN]++;
-        return DTR_OK;
-    }
-    struct span_begin begin = thread->stack[--thread->n];
-    return add_span(c, number, &begin, c->ts > begin.ts ? c->ts : begin.ts, error);
+    return c->ph == 'X' ? on_complete(c, lane, error) : on_begin_end(c, lane, error);
 }
 
 /* An allocation has positive bytes; a total of its device may come with it. */
@@ -381,10 +362,9 @@ static dtr_status on_event(struct chrome *c, dtr_error *error)
         c->last_ts_ns = c->ts;
     switch (has(c, PH) ? c->ph : 0) {
     case 'X':
-        return on_complete(c, lane, number, error);
     case 'B':
     case 'E':
-        return on_begin_end(c, lane, number, error);
+        return on_span(c, number, error);
     case 'M':
         on_metadata(c, lane);
         return DTR_OK;
@@ -506,8 +486,6 @@ static dtr_status finish(struct chrome *c, dtr_error *error)
         return dtri_fail(error, DTR_E_FORMAT, 0,
                          "%s holds no events; was the profiler stopped before it was written?",
                          c->in.path);
-    for (size_t i = 0; i < c->n_threads; i++)
-        import->lanes[c->threads[i].lane].counts[DTRI_REASON_NO_END] += (int64_t)c->threads[i].n;
     for (size_t i = 0; i < import->n_lanes; i++)
         if (import->lanes[i].counts[DTRI_REASON_THREADS] == 1)
             import->lanes[i].counts[DTRI_REASON_THREADS] = 0;
@@ -535,9 +513,6 @@ dtr_status dtri_import_chrome(struct dtri_import *import, dtr_error *error)
     }
     if (status == DTR_OK)
         status = finish(c, error);
-    for (size_t i = 0; i < c->n_threads; i++)
-        dtri_free(c->threads[i].stack);
-    dtri_free(c->threads);
     dtri_free(c->key_lanes);
     dtri_intern_done(&c->lane_keys);
     dtri_intern_done(&c->thread_keys);

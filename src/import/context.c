@@ -47,3 +47,31 @@ dtr_status dtri_import_add_lane(struct dtri_import *import, uint32_t *out_lane, 
     *out_lane = (uint32_t)import->n_lanes++;
     return DTR_OK;
 }
+
+dtr_status dtri_import_add_thread(struct dtri_import *import, uint32_t lane, dtr_error *error)
+{
+    if (!DTRI_RESERVE(import->threads, import->cap_threads, import->n_threads + 1))
+        return dtri_fail_nomem(error, "threads of a trace");
+    import->threads[import->n_threads++] = (struct dtri_import_thread){.lane = lane};
+    return DTR_OK;
+}
+
+dtr_status dtri_import_begin_span(struct dtri_import *import, const struct dtri_record *record,
+                                  dtr_error *error)
+{
+    struct dtri_import_thread *thread = &import->threads[record->a];
+    if (!DTRI_RESERVE(thread->stack, thread->cap, thread->n + 1))
+        return dtri_fail_nomem(error, "begins without an end");
+    thread->stack[thread->n++] = *record;
+    return DTR_OK;
+}
+
+bool dtri_import_end_span(struct dtri_import *import, const struct dtri_record *record,
+                          struct dtri_record *out_begin)
+{
+    struct dtri_import_thread *thread = &import->threads[record->a];
+    if (!thread->n)
+        return false;
+    *out_begin = thread->stack[--thread->n];
+    return true;
+}

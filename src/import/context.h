@@ -62,12 +62,21 @@ struct dtri_import_lane {
     struct dtri_import_span span;
 };
 
+/* Begins of a thread that have no end yet, in the pass over the records. */
+struct dtri_import_thread {
+    uint32_t lane;
+    struct dtri_record *stack;
+    size_t n, cap;
+};
+
 struct dtri_import {
     const char *path, *output;
     struct dtri_intern names; /* of all runs; at most DTRI_IMPORT_MAX_NAMES */
     struct dtri_frames frames;
     struct dtri_import_lane *lanes;
     size_t n_lanes, cap_lanes;
+    struct dtri_import_thread *threads;
+    size_t n_threads, cap_threads;
     struct dtri_spool *spool;
     bool logical;           /* times are ordinals */
     int64_t unix_offset_ns; /* DTRI_NULL: not known */
@@ -82,6 +91,14 @@ dtr_status dtri_import_name(struct dtri_import *import, const char *text, int64_
                             dtr_error *error);
 /* A new lane. */
 dtr_status dtri_import_add_lane(struct dtri_import *import, uint32_t *out_lane, dtr_error *error);
+
+dtr_status dtri_import_add_thread(struct dtri_import *import, uint32_t lane, dtr_error *error);
+/* In both passes: a record of a begin, and of an end, which takes the begin it belongs to; false
+ * when there is none. */
+dtr_status dtri_import_begin_span(struct dtri_import *import, const struct dtri_record *record,
+                                  dtr_error *error);
+bool dtri_import_end_span(struct dtri_import *import, const struct dtri_record *record,
+                          struct dtri_record *out_begin);
 
 /* Each reads import->path into lanes and records. */
 dtr_status dtri_import_chrome(struct dtri_import *import, dtr_error *error);

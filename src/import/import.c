@@ -222,6 +222,9 @@ static dtr_status import_records(const struct dtri_import_options *options, stru
     for (size_t i = 0; i < import.n_lanes; i++)
         dtri_free(import.lanes[i].span.before);
     dtri_free(import.lanes);
+    for (size_t i = 0; i < import.n_threads; i++)
+        dtri_free(import.threads[i].stack);
+    dtri_free(import.threads);
     dtri_intern_done(&import.names);
     dtri_frames_done(&import.frames);
     dtri_spool_free(import.spool);

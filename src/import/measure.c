@@ -128,9 +128,16 @@ static void see_time(struct dtri_import_span *span, const struct dtri_record *r)
 static dtr_status see(struct measure *m, const struct dtri_record *r, dtr_error *error)
 {
     struct dtri_import_span *span = &m->lane->span;
+    struct dtri_record begin;
     if (r->type != DTRI_RECORD_BLOCK && r->type != DTRI_RECORD_RESERVED)
         see_time(span, r);
     switch ((enum dtri_record_type)r->type) {
+    case DTRI_RECORD_BEGIN:
+        return dtri_import_begin_span(m->import, r, error);
+    case DTRI_RECORD_END:
+        if (!dtri_import_end_span(m->import, r, &begin))
+            m->lane->counts[DTRI_REASON_NO_BEGIN]++;
+        break;
     case DTRI_RECORD_ALLOC:
         span->memory = true;
         return see_alloc(m, r, error);
@@ -157,6 +164,16 @@ static dtr_status see(struct measure *m, const struct dtri_record *r, dtr_error 
     return DTR_OK;
 }
 
+/* Begins that never ended; the second pass starts without them. */
+static void end_threads(struct dtri_import *import)
+{
+    for (size_t i = 0; i < import->n_threads; i++) {
+        struct dtri_import_thread *thread = &import->threads[i];
+        import->lanes[thread->lane].counts[DTRI_REASON_NO_END] += (int64_t)thread->n;
+        thread->n = 0;
+    }
+}
+
 dtr_status dtri_import_measure(struct dtri_import *import, dtr_error *error)
 {
     struct measure m = {.import = import};
@@ -171,6 +188,7 @@ dtr_status dtri_import_measure(struct dtri_import *import, dtr_error *error)
         status = see(&m, record, error);
     }
     end_lane(&m);
+    end_threads(import);
     dtri_live_done(&m.live);
     dtri_live_done(&m.seen);
     return status;

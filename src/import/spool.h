@@ -13,6 +13,8 @@
 
 enum dtri_record_type {
     DTRI_RECORD_RUN,      /* time: end; a: duration, b: name */
+    DTRI_RECORD_BEGIN,    /* a: thread, b: name, c: enum dtri_span_kind */
+    DTRI_RECORD_END,      /* a: thread; of its innermost begin */
     DTRI_RECORD_MARK,     /* a: enum dtr_mark, b: name, c: value */
     DTRI_RECORD_ALLOC,    /* a: address, b: bytes, c: frame */
     DTRI_RECORD_FREE,     /* a: address, b: bytes or DTR_NONE */
@@ -22,6 +24,8 @@ enum dtri_record_type {
     DTRI_RECORD_BLOCK,    /* a: address, b: bytes: in use when the file was written */
     DTRI_RECORD_RESERVED, /* a: bytes of a segment that was there when the file was written */
 };
+
+enum dtri_span_kind { DTRI_SPAN_OPERATOR, DTRI_SPAN_RANGE, DTRI_SPAN_STEP };
 
 struct dtri_record {
     uint32_t lane; /* which run it belongs to */

@@ -165,12 +165,35 @@ static dtr_status write_oom(struct writer *w, const struct dtri_record *r, dtr_e
     return status == DTR_OK ? emit(w, &event, DTR_EVENT_OUT_OF_MEMORY, r->time, error) : status;
 }
 
+static dtr_status write_begin(struct writer *w, const struct dtri_record *r, dtr_error *error)
+{
+    dtr_status status = dtri_import_begin_span(w->import, r, error);
+    if (status == DTR_OK && r->c == DTRI_SPAN_RANGE)
+        status = write_mark(w, DTR_MARK_RANGE_BEGIN, r->b, DTR_NONE, r->time, error);
+    return status;
+}
+
+static dtr_status write_end(struct writer *w, const struct dtri_record *r, dtr_error *error)
+{
+    struct dtri_record begin;
+    if (!dtri_import_end_span(w->import, r, &begin) || begin.c == DTRI_SPAN_STEP)
+        return DTR_OK;
+    if (begin.c == DTRI_SPAN_RANGE)
+        return write_mark(w, DTR_MARK_RANGE_END, begin.b, DTR_NONE, r->time, error);
+    struct dtri_record run = {.time = r->time, .a = r->time - begin.time, .b = begin.b};
+    return write_run(w, &run, error);
+}
+
 static dtr_status write_record(struct writer *w, const struct dtri_record *r, dtr_error *error)
 {
     dtr_status status;
     switch ((enum dtri_record_type)r->type) {
     case DTRI_RECORD_RUN:
         return write_run(w, r, error);
+    case DTRI_RECORD_BEGIN:
+        return write_begin(w, r, error);
+    case DTRI_RECORD_END:
+        return write_end(w, r, error);
     case DTRI_RECORD_MARK:
         return write_mark(w, r->a, r->b, r->c, r->time, error);
     case DTRI_RECORD_ALLOC:
