@@ -70,8 +70,8 @@ dtr_status dtri_store_exec(struct dtri_store *store, const char *sql, dtr_error 
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-static dtr_status connect_db(const char *path, int flags, struct dtri_store **out_store,
-                             dtr_error *error)
+static dtr_status connect_db(const char *path, int flags, const char *vfs,
+                             struct dtri_store **out_store, dtr_error *error)
 {
     struct dtri_store *store = dtri_calloc(1, sizeof *store);
     if (store)
@@ -81,7 +81,7 @@ static dtr_status connect_db(const char *path, int flags, struct dtri_store **ou
         return dtri_fail_nomem(error, "a database");
     }
     store->writable = !(flags & SQLITE_OPEN_READONLY);
-    if (sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_NOMUTEX, vfs) != SQLITE_OK) {
         int why = errno;
         dtr_status status = store->db ? dtri_fail(error, DTR_E_IO, why, "cannot open %s: %s%s%s",
                                                   path, sqlite3_errmsg(store->db), why ? ": " : "",
@@ -169,6 +169,48 @@ static void remove_files(const char *path)
     }
 }
 
+/* Some network file systems have no locks, or no shared memory for the WAL's index.  There, the
+ * recorder is the only one who writes, and goes without. */
+#define NO_LOCKS "unix-none"
+
+static bool cannot_lock(int code)
+{
+    switch (code & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_PROTOCOL:
+    case SQLITE_NOLFS:
+        return true;
+    case SQLITE_IOERR:
+        return code == SQLITE_IOERR_LOCK || code == SQLITE_IOERR_RDLOCK ||
+               code == SQLITE_IOERR_UNLOCK || code == SQLITE_IOERR_CHECKRESERVEDLOCK ||
+               code == SQLITE_IOERR_SHMOPEN || code == SQLITE_IOERR_SHMLOCK ||
+               code == SQLITE_IOERR_SHMMAP || code == SQLITE_IOERR_SHMSIZE;
+    default:
+        return false;
+    }
+}
+
+static dtr_status try_create(const char *path, const char *vfs, struct dtri_store **out_store,
+                             dtr_error *error)
+{
+    struct dtri_store *store;
+    dtr_status status =
+        connect_db(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs, &store, error);
+    if (status != DTR_OK)
+        return status;
+    if (vfs) /* a WAL without shared memory */
+        status = dtri_store_exec(store, "PRAGMA locking_mode = EXCLUSIVE", error);
+    if (status == DTR_OK)
+        status = create_schema(store, error);
+    if (status == DTR_OK && vfs)
+        status = dtri_store_exec(store, "INSERT INTO meta VALUES ('locking', 'none')", error);
+    if (status == DTR_OK)
+        *out_store = store;
+    else
+        disconnect(store);
+    return status;
+}
+
 dtr_status dtri_store_create(const char *path, bool force, struct dtri_store **out_store,
                              dtr_error *error)
 {
@@ -179,14 +221,16 @@ dtr_status dtri_store_create(const char *path, bool force, struct dtri_store **o
                              "%s exists; give another name, or --force to replace it", path);
         remove_files(path);
     }
-    dtr_status status = connect_db(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &store, error);
-    if (status != DTR_OK)
-        return status;
-    status = create_schema(store, error);
+    dtr_error why = {0};
+    dtr_status status = try_create(path, NULL, &store, &why);
+    if (status != DTR_OK && cannot_lock(why.foreign)) {
+        remove_files(path);
+        status = try_create(path, NO_LOCKS, &store, &why);
+    }
+    if (status != DTR_OK && error)
+        *error = why;
     if (status == DTR_OK)
         *out_store = store;
-    else
-        disconnect(store);
     return status;
 }
 
@@ -277,7 +321,7 @@ dtr_status dtri_store_open(const char *path, enum dtri_store_mode mode,
         return dtri_fail(error, DTR_E_IO, errno, "cannot open %s: %s", path, strerror(errno));
     dtr_status status =
         connect_db(path, mode == DTRI_STORE_READ ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE,
-                   &store, error);
+                   NULL, &store, error);
     if (status != DTR_OK)
         return status;
     int64_t version;
