@@ -345,11 +345,11 @@ static void test_other_versions(void **state)
     (void)state;
     snprintf(path, sizeof path, "%s", new_path());
     close_store(create(path, &run));
-    run_sql(path, "PRAGMA user_version = 2");
+    run_sql(path, "PRAGMA user_version = 3");
     assert_not_opened(path, DTR_E_SCHEMA, "use a newer dtrscope");
     run_sql(path, "PRAGMA user_version = 0");
-    assert_not_opened(path, DTR_E_SCHEMA, "record the run again");
-    run_sql(path, "PRAGMA user_version = 1");
+    assert_not_opened(path, DTR_E_SCHEMA, "damaged");
+    run_sql(path, "PRAGMA user_version = 2");
     close_store(open_store(path));
 }
 
