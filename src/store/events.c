@@ -97,8 +97,15 @@ static dtr_status write_chunk(struct dtri_store_writer *w, struct bucket *b, dtr
     for (int i = 0; i < 8; i++)
         sqlite3_bind_int64(store->insert_chunk, i + 1, integers[i]);
     sqlite3_bind_blob64(store->insert_chunk, 9, w->packed, size, SQLITE_STATIC);
+    dtr_status status = dtri_tiles_add(store, w->run, b->info->kind, b->n,
+                                       (const int64_t *const *)b->columns, error);
     b->n = 0;
-    return dtri_store_step(store, store->insert_chunk, "writing events", error);
+    if (status != DTR_OK)
+        return status;
+    status = dtri_store_step(store, store->insert_chunk, "writing events", error);
+    if (status != DTR_OK)
+        dtri_tiles_break(store);
+    return status;
 }
 
 static bool bucket_reserve(struct bucket *b)

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "store/tile.h"
 
 extern const unsigned char dtri_schema[], dtri_schema_001_to_002[], dtri_schema_001_read[];
 
@@ -103,6 +104,7 @@ static dtr_status connect_db(const char *path, int flags, const char *vfs,
 
 static void disconnect(struct dtri_store *store)
 {
+    dtri_tiles_free(store);
     sqlite3_finalize(store->insert_chunk);
     sqlite3_finalize(store->insert_name);
     sqlite3_close(store->db);
@@ -139,7 +141,15 @@ static dtr_status create_views(struct dtri_store *store, const char *create, dtr
         view_sql(sql, sizeof sql, create, &infos[i]);
         status = dtri_store_exec(store, sql, error);
     }
-    return status;
+    if (status != DTR_OK)
+        return status;
+    char sql[512];
+    snprintf(sql, sizeof sql,
+             "%s tile_bucket AS SELECT b.run, b.track, t.name, t.unit, b.level, b.ts_ns, "
+             "b.width_ns, b.n, b.total, b.least, b.most FROM dtr_tile AS b "
+             "LEFT JOIN track AS t ON t.id = b.track",
+             create);
+    return dtri_store_exec(store, sql, error);
 }
 
 static dtr_status create_schema(struct dtri_store *store, dtr_error *error)
@@ -150,6 +160,8 @@ static dtr_status create_schema(struct dtri_store *store, dtr_error *error)
         status = dtri_store_exec(store, (const char *)dtri_schema, error);
     if (status == DTR_OK)
         status = create_views(store, "CREATE VIEW", error);
+    if (status == DTR_OK)
+        status = dtri_tracks_insert(store, error);
     if (status == DTR_OK)
         status = dtri_store_exec(
             store, "INSERT INTO meta VALUES ('dtrscope_version', '" DTR_VERSION "')", error);
@@ -234,6 +246,26 @@ dtr_status dtri_store_create(const char *path, bool force, struct dtri_store **o
     return status;
 }
 
+dtr_status dtri_store_scratch(struct dtri_store **out_store, dtr_error *error)
+{
+    struct dtri_store *store;
+    dtr_status status =
+        connect_db("", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL, &store, error);
+    if (status != DTR_OK)
+        return status;
+    status = dtri_store_exec(store,
+                             "PRAGMA journal_mode = OFF; BEGIN; "
+                             "CREATE TABLE tile (run INTEGER, track INTEGER, level INTEGER, "
+                             "page INTEGER, n INTEGER, format INTEGER, data BLOB, "
+                             "PRIMARY KEY (run, track, level, page)) WITHOUT ROWID",
+                             error);
+    if (status == DTR_OK)
+        *out_store = store;
+    else
+        disconnect(store);
+    return status;
+}
+
 static dtr_status read_pragma(struct dtri_store *store, const char *sql, int64_t *out_value,
                               dtr_error *error)
 {
@@ -276,6 +308,19 @@ static dtr_status check_header(struct dtri_store *store, int64_t *out_version, d
     return DTR_OK;
 }
 
+/* Version 1 had none. */
+static dtr_status build_tiles(struct dtri_store *store, dtr_error *error)
+{
+    struct dtri_run *runs;
+    int n;
+    dtr_status status = dtri_store_runs(store, &runs, &n, error);
+    for (int i = 0; i < n && status == DTR_OK; i++)
+        if (runs[i].has_events)
+            status = dtri_tiles_build(store, runs[i].id, error);
+    dtri_free(runs);
+    return status;
+}
+
 /* Version by version, all in one transaction. */
 static dtr_status migrate(struct dtri_store *store, int64_t version, dtr_error *error)
 {
@@ -284,6 +329,10 @@ static dtr_status migrate(struct dtri_store *store, int64_t version, dtr_error *
         status = dtri_store_exec(store, (const char *)dtri_schema_001_to_002, error);
     if (status == DTR_OK)
         status = create_views(store, "CREATE VIEW IF NOT EXISTS", error);
+    if (status == DTR_OK)
+        status = dtri_tracks_insert(store, error);
+    if (status == DTR_OK && version == 1)
+        status = build_tiles(store, error);
     if (status == DTR_OK)
         status = dtri_store_commit(store, error);
     if (status != DTR_OK)
@@ -306,6 +355,8 @@ static dtr_status open_to_read(struct dtri_store *store, int64_t version, dtr_er
     dtr_status status = DTR_OK;
     if (version == 1)
         status = dtri_store_exec(store, (const char *)dtri_schema_001_read, error);
+    if (status == DTR_OK && version == 1)
+        status = dtri_tracks_insert(store, error);
     if (status == DTR_OK)
         status = create_views(store, "CREATE TEMP VIEW", error);
     if (status == DTR_OK)
@@ -340,7 +391,8 @@ dtr_status dtri_store_commit(struct dtri_store *store, dtr_error *error)
 {
     if (sqlite3_get_autocommit(store->db))
         return DTR_OK;
-    return dtri_store_exec(store, "COMMIT", error);
+    dtr_status status = dtri_tiles_flush(store, error);
+    return status == DTR_OK ? dtri_store_exec(store, "COMMIT", error) : status;
 }
 
 dtr_status dtri_store_close(struct dtri_store *store, dtr_error *error)
@@ -353,6 +405,7 @@ dtr_status dtri_store_close(struct dtri_store *store, dtr_error *error)
         sqlite3_finalize(store->insert_name);
         store->insert_chunk = store->insert_name = NULL;
         status = dtri_store_commit(store, error);
+        dtri_tiles_free(store);
         if (status == DTR_OK)
             /* Fails while somebody reads along; the file is whole then too, with its -wal. */
             sqlite3_exec(store->db, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);

@@ -17,6 +17,7 @@ int dtri_vtab_register(sqlite3 *db);
 #include "store/store.h"
 #endif
 #include "store/chunk.h"
+#include "store/vtab_tile.h"
 
 #define MAX_COLUMNS (2 + DTR_EVENT_MAX_FIELDS)
 
@@ -252,7 +253,7 @@ int dtri_vtab_register(sqlite3 *db)
         code = name ? sqlite3_create_module(db, name, &module, (void *)&infos[i]) : SQLITE_NOMEM;
         sqlite3_free(name);
     }
-    return code;
+    return code == SQLITE_OK ? dtri_vtab_tile_register(db) : code;
 }
 
 #ifdef DTRI_SQLITE_EXTENSION

@@ -1,0 +1,115 @@
+/* Reading the time pyramid. */
+#include "store/tile_priv.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+int dtri_tile_level(int64_t ts_min, int64_t ts_max, int64_t max_buckets)
+{
+    int level = 0;
+    while (level < DTRI_TILE_LEVELS - 1 &&
+           (uint64_t)((ts_max >> dtri_tile_shift(level)) - (ts_min >> dtri_tile_shift(level))) >=
+               (uint64_t)max_buckets)
+        level++;
+    return level;
+}
+
+dtr_status dtri_tiles_levels(struct dtri_store *store, int64_t run, int *out_base, int *out_top,
+                             dtr_error *error)
+{
+    int64_t page;
+    dtr_status status = dtri_tiles_flush(store, error);
+    return status == DTR_OK ? dtri_tiles_extent(store, run, out_base, out_top, &page, error)
+                            : status;
+}
+
+dtr_status dtri_tiles_pick(struct dtri_store *store, int64_t run, int64_t ts_min, int64_t ts_max,
+                           int64_t max_buckets, int *out_level, dtr_error *error)
+{
+    int base, top, level = dtri_tile_level(ts_min, ts_max, max_buckets);
+    dtr_status status = dtri_tiles_levels(store, run, &base, &top, error);
+    if (status != DTR_OK)
+        return status;
+    int shift = dtri_tile_shift(base < 0 ? 0 : base);
+    /* A window of fewer buckets than a quarter of those asked for would look coarse. */
+    bool coarse = (ts_max >> shift) - (ts_min >> shift) < max_buckets / 4;
+    *out_level = base < 0 || level < base || (level == base && coarse) ? -1 : level;
+    return DTR_OK;
+}
+
+/* Appends a bucket, or adds it to the last one when that begins at the same time. */
+static bool append(struct dtri_tile_list *list, const struct dtri_tile *tile)
+{
+    struct dtri_tile *last = list->n ? &list->tiles[list->n - 1] : NULL;
+    if (last && last->ts_ns == tile->ts_ns) {
+        if (__builtin_add_overflow(last->n, tile->n, &last->n))
+            last->n = INT64_MAX;
+        if (__builtin_add_overflow(last->total, tile->total, &last->total))
+            last->total = INT64_MAX;
+        last->least = tile->least < last->least ? tile->least : last->least;
+        last->most = tile->most > last->most ? tile->most : last->most;
+        return true;
+    }
+    if (!DTRI_RESERVE(list->tiles, list->cap, list->n + 1))
+        return false;
+    list->tiles[list->n++] = *tile;
+    return true;
+}
+
+/* The buckets of one row as those of `level`, which is theirs or above. */
+static dtr_status take_row(struct dtri_store *store, sqlite3_stmt *rows, struct dtri_page_key *key,
+                           int level, int64_t first, int64_t last, struct dtri_tile_list *list,
+                           dtr_error *error)
+{
+    struct dtri_tile_row row;
+    int down = 2 * (level - (int)key->level), shift = dtri_tile_shift(level);
+    key->page = sqlite3_column_int64(rows, 0);
+    const void *data = sqlite3_column_blob(rows, 3);
+    if (!dtri_tile_row_decode(key, sqlite3_column_int64(rows, 1), sqlite3_column_int64(rows, 2),
+                              data, (size_t)sqlite3_column_bytes(rows, 3), &row))
+        return dtri_tile_damaged(store, key, error);
+    for (int i = 0; i < row.n; i++) {
+        int64_t number =
+            (int64_t)((uint64_t)key->page * DTRI_TILE_PAGE + (uint64_t)row.columns[0][i]) >> down;
+        const struct dtri_tile tile = {(int64_t)((uint64_t)number << shift), row.columns[1][i],
+                                       row.columns[2][i], row.columns[3][i], row.columns[4][i]};
+        if (number >= first && number <= last && !append(list, &tile))
+            return dtri_fail_nomem(error, "tiles");
+    }
+    return DTR_OK;
+}
+
+dtr_status dtri_tiles_read(struct dtri_store *store, int64_t run, int64_t track, int level,
+                           int64_t ts_min, int64_t ts_max, struct dtri_tile_list *list,
+                           dtr_error *error)
+{
+    int base, top, code = SQLITE_DONE;
+    sqlite3_stmt *rows = NULL;
+    list->n = 0;
+    dtr_status status = dtri_tiles_levels(store, run, &base, &top, error);
+    if (status != DTR_OK || base < 0)
+        return status;
+    if (level < base || level >= DTRI_TILE_LEVELS)
+        return dtri_fail(error, DTR_E_NOT_FOUND, 0,
+                         "%s: run %lld has tiles of the levels %d and up, and level %d is wanted",
+                         store->path, (long long)run, base, level);
+    struct dtri_page_key key = {run, track, level < top ? level : top, 0};
+    int shift = dtri_tile_shift((int)key.level);
+    int64_t first = ts_min >> dtri_tile_shift(level), last = ts_max >> dtri_tile_shift(level);
+    status = dtri_store_prepare(store,
+                                "SELECT page, n, format, data FROM tile WHERE run = ?1 AND "
+                                "track = ?2 AND level = ?3 AND page BETWEEN ?4 AND ?5 "
+                                "ORDER BY page",
+                                &rows, error);
+    sqlite3_bind_int64(rows, 1, run);
+    sqlite3_bind_int64(rows, 2, track);
+    sqlite3_bind_int64(rows, 3, key.level);
+    sqlite3_bind_int64(rows, 4, (first << 2 * (level - (int)key.level)) >> 8);
+    sqlite3_bind_int64(rows, 5, ts_max >> shift >> 8);
+    while (status == DTR_OK && (code = sqlite3_step(rows)) == SQLITE_ROW)
+        status = take_row(store, rows, &key, level, first, last, list, error);
+    if (status == DTR_OK && code != SQLITE_DONE)
+        status = dtri_store_fail(store, "reading tiles", error);
+    sqlite3_finalize(rows);
+    return status;
+}
