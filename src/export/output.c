@@ -163,11 +163,6 @@ void dtri_output_int(struct dtri_output *o, int64_t value)
     dtri_output_write(o, digits + at, sizeof digits - at);
 }
 
-size_t dtri_utf8_length(const char *text)
-{
-    return sequence((const unsigned char *)text);
-}
-
 void dtri_output_json(struct dtri_output *o, const char *text)
 {
     const char *at = text;

@@ -20,8 +20,6 @@ void dtri_output_format(struct dtri_output *output, const char *format, ...) DTR
 void dtri_output_int(struct dtri_output *output, int64_t value);
 /* A JSON string with its quotes.  What is no UTF-8 becomes U+FFFD; control bytes are escaped. */
 void dtri_output_json(struct dtri_output *output, const char *text);
-/* Length of the UTF-8 sequence at `text`, 0 when it is none. */
-size_t dtri_utf8_length(const char *text);
 /* Bytes written so far. */
 int64_t dtri_output_size(const struct dtri_output *output);
 /* False after a failure: whoever writes much may stop. */
