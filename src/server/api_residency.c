@@ -104,10 +104,11 @@ static json_t *rows_of(const struct dtri_query *q, const info_ptr *storages, siz
         const struct dtri_storage_info *info = storages[i];
         json_t *bars = bars_of(q, info, not_shown);
         n_bars += json_array_size(bars);
-        json_array_append_new(rows, json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "storage", info->id,
-                                              "bytes", info->bytes, "remakes", info->remakes,
-                                              "remake_ns", info->remake_ns, "op",
-                                              dtri_json_op(q->snapshot, info->op), "bars", bars));
+        json_array_append_new(rows,
+                              json_pack("{s:I, s:I, s:I, s:I, s:b, s:o, s:o}", "storage", info->id,
+                                        "bytes", info->bytes, "remakes", info->remakes, "remake_ns",
+                                        info->remake_ns, "before", info->before, "op",
+                                        dtri_json_op(q->snapshot, info->op), "bars", bars));
     }
     return rows;
 }

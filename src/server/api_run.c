@@ -76,14 +76,22 @@ dtr_status dtri_api_run(struct dtri_query *q, json_t **out, dtr_error *error)
     size_t n_marks = q->snapshot->of[DTR_EVENT_MARK].n;
     return dtri_json_result(
         json_pack(
-            "{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I}", "run", dtri_json_run(&q->run), "begin",
-            q->snapshot->begin, "end", q->snapshot->end, "stats", stats_json(&stats), "settings",
+            "{s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "run", dtri_json_run(&q->run),
+            "begin", q->snapshot->begin, "end", q->snapshot->end, "stats", stats_json(&stats),
+            "settings",
             rows_of(
                 store, q->run.id,
                 "SELECT name, value, origin FROM setting WHERE run = ?1 ORDER BY name LIMIT 200"),
             "losses",
             rows_of(store, q->run.id,
                     "SELECT reason, count FROM loss WHERE run = ?1 ORDER BY reason LIMIT 50"),
+            "windows",
+            rows_of(
+                store, q->run.id,
+                "SELECT w.id, w.begin_ts_ns - r.base_ts_ns AS begin, w.end_ts_ns - r.base_ts_ns AS "
+                "\"end\", w.opened_by, w.closed_by, w.skipped FROM recording_window AS w JOIN run "
+                "AS r "
+                "ON r.id = w.run WHERE w.run = ?1 ORDER BY w.id LIMIT 1000"),
             "marks", marks_of(q->snapshot), "marks_not_shown",
             (json_int_t)(n_marks > MAX_MARKS ? n_marks - MAX_MARKS : 0), "storages",
             (json_int_t)q->snapshot->n_storages),

@@ -237,7 +237,7 @@ size_t dtri_rows_from(const struct dtri_rows *rows, int64_t ts)
 
 /* Allocations, freeings and evictions in one order: what changes a storage's residency. */
 struct change {
-    int64_t ts, seq, storage, in_use;
+    int64_t ts, seq, storage, in_use, bytes;
     bool resident;
 };
 
@@ -261,12 +261,15 @@ static struct change *collect_changes(const struct dtri_snapshot *s, size_t *out
 {
     const struct {
         dtr_event_kind kind;
-        int storage, in_use;
+        int storage, in_use, bytes;
         bool resident;
     } from[] = {
-        {DTR_EVENT_ALLOCATION, DTRI_AT(ALLOCATION, storage), DTRI_AT(ALLOCATION, in_use), true},
-        {DTR_EVENT_FREEING, DTRI_AT(FREEING, storage), DTRI_AT(FREEING, in_use), false},
-        {DTR_EVENT_EVICTION, DTRI_AT(EVICTION, storage), DTRI_AT(EVICTION, in_use), false},
+        {DTR_EVENT_ALLOCATION, DTRI_AT(ALLOCATION, storage), DTRI_AT(ALLOCATION, in_use),
+         DTRI_AT(ALLOCATION, bytes), true},
+        {DTR_EVENT_FREEING, DTRI_AT(FREEING, storage), DTRI_AT(FREEING, in_use),
+         DTRI_AT(FREEING, bytes), false},
+        {DTR_EVENT_EVICTION, DTRI_AT(EVICTION, storage), DTRI_AT(EVICTION, in_use),
+         DTRI_AT(EVICTION, bytes), false},
     };
     size_t n = 0;
     for (size_t k = 0; k < 3; k++)
@@ -278,8 +281,9 @@ static struct change *collect_changes(const struct dtri_snapshot *s, size_t *out
     for (size_t k = 0; k < 3; k++)
         for (size_t i = 0; i < s->of[from[k].kind].n; i++) {
             const int64_t *row = dtri_snapshot_row(s, from[k].kind, i);
-            changes[n++] = (struct change){row[DTRI_TS], row[DTRI_SEQ], row[from[k].storage],
-                                           row[from[k].in_use], from[k].resident};
+            changes[n++] =
+                (struct change){row[DTRI_TS],        row[DTRI_SEQ],      row[from[k].storage],
+                                row[from[k].in_use], row[from[k].bytes], from[k].resident};
         }
     *out_n = n;
     return changes;
@@ -331,12 +335,17 @@ static dtr_status make_stays(struct dtri_snapshot *s, struct change *changes, si
     bool open = false;
     for (size_t i = 0; i < n; i++) {
         const struct change *c = &changes[i];
-        if (i && changes[i - 1].storage != c->storage)
+        bool first = i == 0 || changes[i - 1].storage != c->storage;
+        if (first)
             open = false;
-        if (open && !c->resident)
+        if (first && !c->resident && c->bytes > 0)
+            s->stays[s->n_stays++] =
+                (struct dtri_stay){c->storage, s->begin, c->ts, c->bytes, .before = true};
+        else if (open && !c->resident)
             s->stays[s->n_stays - 1].end = c->ts;
         else if (!open && c->resident)
-            s->stays[s->n_stays++] = (struct dtri_stay){c->storage, c->ts, s->end};
+            s->stays[s->n_stays++] =
+                (struct dtri_stay){c->storage, c->ts, s->end, c->bytes, .before = false};
         open = c->resident;
     }
     return DTR_OK;
@@ -348,10 +357,44 @@ static int by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
+/* A storage that only its stays tell of: what made it was not recorded. */
+static size_t add_unknown_storages(struct dtri_snapshot *s, size_t n_known)
+{
+    size_t n = n_known, at = 0;
+    for (size_t i = 0; i < s->n_stays; i++) {
+        const struct dtri_stay *stay = &s->stays[i];
+        if (i && s->stays[i - 1].storage == stay->storage)
+            continue;
+        while (at < n_known && s->storages[at].id < stay->storage)
+            at++;
+        if (at == n_known || s->storages[at].id != stay->storage)
+            s->storages[n++] = (struct dtri_storage_info){.id = stay->storage,
+                                                          .bytes = stay->bytes,
+                                                          .op = DTR_NONE,
+                                                          .created = stay->begin,
+                                                          .before = true};
+    }
+    return n;
+}
+
+static void find_stays(struct dtri_snapshot *s)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < s->n_storages; i++) {
+        struct dtri_storage_info *info = &s->storages[i];
+        while (at < s->n_stays && s->stays[at].storage < info->id)
+            at++;
+        info->first_stay = at;
+        while (at < s->n_stays && s->stays[at].storage == info->id)
+            info->before = s->stays[at++].before || info->before;
+        info->n_stays = at - info->first_stay;
+    }
+}
+
 static dtr_status make_storages(struct dtri_snapshot *s, dtr_error *error)
 {
     const struct dtri_rows *rows = &s->of[DTR_EVENT_STORAGE];
-    s->storages = dtri_calloc(rows->n + 1, sizeof *s->storages);
+    s->storages = dtri_calloc(rows->n + s->n_stays + 1, sizeof *s->storages);
     if (!s->storages)
         return dtri_fail_nomem(error, "storages");
     for (size_t i = 0; i < rows->n; i++) {
@@ -364,18 +407,10 @@ static dtr_status make_storages(struct dtri_snapshot *s, dtr_error *error)
             .created = row[DTRI_TS],
         };
     }
-    s->n_storages = rows->n;
+    qsort(s->storages, rows->n, sizeof *s->storages, by_id);
+    s->n_storages = add_unknown_storages(s, rows->n);
     qsort(s->storages, s->n_storages, sizeof *s->storages, by_id);
-    size_t at = 0;
-    for (size_t i = 0; i < s->n_storages; i++) {
-        struct dtri_storage_info *info = &s->storages[i];
-        while (at < s->n_stays && s->stays[at].storage < info->id)
-            at++;
-        info->first_stay = at;
-        while (at < s->n_stays && s->stays[at].storage == info->id)
-            at++;
-        info->n_stays = at - info->first_stay;
-    }
+    find_stays(s);
     return DTR_OK;
 }
 

@@ -62,15 +62,18 @@ struct dtri_sample {
     int64_t ts, seq, in_use;
 };
 
-/* From an allocation until the eviction or freeing that ended it (or the end of the run). */
+/* From an allocation until the eviction or freeing that ended it (or the end of the run).  Where
+ * the allocation was not recorded, from the begin of the run. */
 struct dtri_stay {
-    int64_t storage, begin, end;
+    int64_t storage, begin, end, bytes;
+    bool before; /* the allocation was before recording began */
 };
 
 struct dtri_storage_info {
     int64_t id, bytes, op; /* op: what made its root tensor, or DTR_NONE */
     int64_t created, remakes, remake_ns;
     size_t first_stay, n_stays;
+    bool before; /* it was there before recording began, or nothing recorded says what it is */
 };
 
 struct dtri_snapshot {

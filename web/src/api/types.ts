@@ -77,7 +77,11 @@ export interface RunInfo {
     top: Remade[];
   };
   settings: { name: string; value: string | null; origin: string }[];
-  losses: { reason: string; count: number }[];
+  losses: { reason: string; count: number | null }[];
+  windows: {
+    id: number; begin: number; end: number | null;
+    opened_by: string; closed_by: string | null; skipped: number;
+  }[];
   marks: Mark[];
   marks_not_shown: number;
   storages: number;
@@ -136,6 +140,7 @@ export interface StorageRow {
   remake_ns: number;
   op: Op | null;
   /** begin, end, stays joined, how many stays came before */
+  before: boolean;
   bars: [number, number, number, number][];
 }
 

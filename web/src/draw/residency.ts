@@ -8,6 +8,11 @@ import type { Hit, Hooks, Source, Table, Track, View } from './track';
 
 const SIZES = { few: 11, many: 5 };
 
+function madeBy(row: StorageRow): string {
+  if (row.op) return `made by ${row.op.name || 'operator'} (${row.op.op})`;
+  return row.before ? 'made before recording began' : 'a constant';
+}
+
 export class ResidencyTrack implements Track {
   readonly id = 'residency';
   readonly title = 'Residency';
@@ -78,7 +83,8 @@ export class ResidencyTrack implements Track {
     if (!row) return null;
     const t = xToTime(view.window, x, view.width);
     const bar = row.bars.find(([begin, end]) => begin <= t && t <= end);
-    const lines = [row.op ? `made by ${row.op.name || 'operator'} (${row.op.op})` : 'a constant'];
+    const lines = [madeBy(row)];
+    if (row.before && row.op) lines.push('allocated before recording began');
     lines.push(bar ? `resident from ${instant(bar[0])} to ${instant(bar[1])}` : 'not resident here');
     if (bar && bar[2] > 1) lines.push(`${plural(bar[2], 'stay')} within these pixels`);
     if (row.remakes) lines.push(`re-made ${plural(row.remakes, 'time')}, ${time(row.remake_ns)} in all`);
@@ -95,7 +101,8 @@ export class ResidencyTrack implements Track {
       head: ['storage', 'made by', 'bytes', 're-made', 'cost of that'],
       rows: (this.data?.rows ?? []).map((row) => ({
         cells: [
-          String(row.storage), row.op?.name || (row.op ? 'operator' : 'constant'), bytes(row.bytes),
+          String(row.storage), row.op?.name || (row.op ? 'operator' : row.before ? 'before recording' : 'constant'),
+          bytes(row.bytes),
           count(row.remakes), time(row.remake_ns),
         ],
         pick: { kind: 'storage' as const, id: row.storage },

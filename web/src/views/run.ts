@@ -45,12 +45,37 @@ function renderFacts(info: RunInfo): HTMLElement {
       run.clock === 'logical' ? `${time(stats.first_ns)} of compute` : `${time(stats.first_ns)}, measured`));
 }
 
+function renderLosses(info: RunInfo): Child {
+  const lost = info.losses.filter((l) => l.reason !== 'overwritten');
+  if (!lost.length) return false;
+  const unknown = lost.some((l) => l.count === null);
+  const sum = lost.reduce((n, l) => n + (l.count ?? 0), 0);
+  return h('p.banner', { role: 'alert' },
+    `${unknown ? 'An unknown number of events' : plural(sum, 'event')} lost `,
+    `(${lost.map((l) => `${l.reason}: ${l.count === null ? 'unknown' : count(l.count)}`).join(', ')}): `,
+    'what is shown has holes. Record again with a larger buffer or a faster disk.');
+}
+
+function renderWindows(info: RunInfo): Child {
+  const { windows } = info;
+  const overwritten = info.losses.find((l) => l.reason === 'overwritten')?.count ?? 0;
+  if (!windows.length && !overwritten) return false;
+  const skipped = windows.reduce((n, w) => n + w.skipped, 0);
+  const shown = windows.slice(0, 6).map((w) => `${instant(w.begin)} to ${
+    w.end === null ? 'the end' : instant(w.end)
+  } (${w.opened_by} to ${w.closed_by ?? 'end'})`);
+  return h('p.banner.calm', {},
+    `Only parts of the run are recorded: ${shown.join(', ')}`,
+    windows.length > 6 && ` and ${windows.length - 6} more`,
+    skipped > 0 && `; ${plural(skipped, 'event')} left out on purpose`,
+    overwritten > 0 && `; ${plural(overwritten, 'older event')} overwritten by newer ones`,
+    '. Outside, the pictures say nothing.');
+}
+
 function renderBanners(info: RunInfo): Child {
-  const lost = info.losses.reduce((sum, l) => sum + l.count, 0);
   return [
-    lost > 0 && h('p.banner', { role: 'alert' },
-      `${plural(lost, 'event')} lost (${info.losses.map((l) => `${l.reason}: ${count(l.count)}`).join(', ')}): `,
-      'what is shown has holes. Record again with a larger buffer or a faster disk.'),
+    renderLosses(info),
+    renderWindows(info),
     info.run.result === 'running' && h('p.banner.calm', {},
       'This run has not ended, or was killed. New events show as they come.'),
   ];
