@@ -348,12 +348,48 @@ static dtr_status read_release(struct log_reader *r, dtr_error *error)
                    error);
 }
 
+/* MARK, NAME and VALUE, of which the last two may be missing. */
+static dtr_status read_mark(struct log_reader *r, dtr_error *error)
+{
+    const char *name = json_string_value(json_object_get(r->line, "NAME"));
+    int64_t mark, value = DTR_NONE;
+    TRY(number_field(r, "MARK", DTR_MARK_ITERATION, &mark, error));
+    if (mark > DTR_MARK_END)
+        return bad(r, error, "out of range or no number:", "MARK");
+    if (json_object_get(r->line, "VALUE"))
+        TRY(number_field(r, "VALUE", INT64_MIN, &value, error));
+    return located(r, dtri_trace_add_mark(&r->build, (dtr_mark)mark, name, value, error), error);
+}
+
+/* A tensor may be unpinned after its last release. */
+static dtr_status read_pin(struct log_reader *r, enum dtri_step_kind kind, dtr_error *error)
+{
+    const char *name;
+    TRY(text_field(r, "NAME", &name, error));
+    int64_t id = dtri_intern_find(&r->names, name);
+    if (id < 0)
+        return bad(r, error, "no tensor has the name", name);
+    return located(r, dtri_trace_add_step(&r->build, kind, r->bound[id], error), error);
+}
+
+/* START and BACKWARD are the authors'; the others are what `dtrscope export` writes where the
+ * format has no word for it. */
 static dtr_status read_annotate(struct log_reader *r, dtr_error *error)
 {
     const char *what;
     TRY(text_field(r, "ANNOTATION", &what, error));
     if (strcmp(what, "BACKWARD") == 0)
         return dtri_trace_add_mark(&r->build, DTR_MARK_BACKWARD, NULL, DTR_NONE, error);
+    if (strcmp(what, "PIN") == 0)
+        return read_pin(r, DTRI_STEP_PIN, error);
+    if (strcmp(what, "UNPIN") == 0)
+        return read_pin(r, DTRI_STEP_UNPIN, error);
+    if (strcmp(what, "MAKE_CONSTANT") == 0)
+        return read_pin(r, DTRI_STEP_MAKE_CONSTANT, error);
+    if (strcmp(what, "MARK") == 0)
+        return read_mark(r, error);
+    if (strcmp(what, "LIVE") == 0)
+        r->build.trace->live = true;
     return DTR_OK;
 }
 

@@ -1,0 +1,22 @@
+/* A few numbers by id, for what is alive while a run streams by. */
+#ifndef DTRI_EXPORT_ID_MAP_H
+#define DTRI_EXPORT_ID_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DTRI_ID_MAP_VALUES 3
+
+struct dtri_id_map {
+    struct dtri_id_map_slot *slots; /* open addressing, linear probing */
+    size_t n, cap;
+};
+
+/* A zeroed struct is an empty map.  Pointers to values hold until the map changes. */
+void dtri_id_map_done(struct dtri_id_map *map);
+int64_t *dtri_id_map_find(const struct dtri_id_map *map, int64_t id); /* NULL: not there */
+/* The values of `id`, added if it is not there; NULL when there is no memory. */
+int64_t *dtri_id_map_add(struct dtri_id_map *map, int64_t id);
+void dtri_id_map_remove(struct dtri_id_map *map, int64_t id); /* also one that is not there */
+
+#endif
