@@ -7,7 +7,9 @@
  *
  * The top level grows when a second page appears in it: the first one's rows are then added to the
  * level above.  The base level rises when its pages turn out to be nearly empty, so that a run of
- * few events in a long time has no row for each of them. */
+ * few events in a long time has no row for each of them; and it falls, early in a run, when its
+ * buckets turn out to be so full that a window of too few of them would be slow to read from the
+ * events.  That makes the tiles anew. */
 #include "store/tile_priv.h"
 
 #include <stdlib.h>
@@ -24,6 +26,10 @@
  * SPARSE_EVENTS, counting an event once a track: a page takes about 70 bytes however empty. */
 #define SPARSE_PAGES  1024
 #define SPARSE_EVENTS 64
+/* The base falls when a bucket holds more events than DENSE_EVENTS on average.  Looked at once a
+ * run has so many events, and once more when it has 16 times as many. */
+#define DENSE_EVENTS 512
+#define DENSE_LOOK   65536
 
 struct slot {
     struct dtri_page_key key;
@@ -35,7 +41,10 @@ struct run_state {
     int base, top;
     int64_t top_page;
     bool empty, fixed;
-    int64_t n_events, n_pages; /* of the base level, since the file was opened */
+    int64_t n_events, n_pages; /* of the base level, since the file was opened; once a track */
+    int64_t n_chunked;         /* events, each once */
+    int64_t ts_min, ts_max;
+    int64_t next_look; /* n_chunked at which the base may fall; 0: never again */
 };
 
 struct dtri_tiles {
@@ -330,14 +339,14 @@ dtr_status dtri_tiles_extent(struct dtri_store *store, int64_t run, int *out_bas
     sqlite3_stmt *s = store->tiles->extent;
     sqlite3_bind_int64(s, 1, run);
     int code = sqlite3_step(s);
-    *out_base = *out_top = -1;
+    *out_base = *out_top = DTRI_TILE_NONE;
     if (code == SQLITE_ROW) {
         int64_t base = sqlite3_column_int64(s, 0), top = sqlite3_column_int64(s, 1);
         *out_top_page = sqlite3_column_int64(s, 2);
-        if (base < 0 || top >= DTRI_TILE_LEVELS || base > top)
+        if (base < DTRI_TILE_LEVEL_MIN || top > DTRI_TILE_LEVEL_MAX || base > top)
             status =
                 dtri_fail(error, DTR_E_FORMAT, 0, "%s: table tile is damaged: it has level %lld",
-                          store->path, (long long)(base < 0 ? base : top));
+                          store->path, (long long)(base < DTRI_TILE_LEVEL_MIN ? base : top));
         *out_base = (int)base;
         *out_top = (int)top;
     } else if (code != SQLITE_DONE) {
@@ -347,10 +356,18 @@ dtr_status dtri_tiles_extent(struct dtri_store *store, int64_t run, int *out_bas
     return status;
 }
 
-void dtri_tiles_forget(struct dtri_store *store)
+void dtri_tiles_restart(struct dtri_store *store, int64_t run, int base)
 {
-    if (store->tiles)
-        store->tiles->n_runs = 0;
+    for (int i = 0; store->tiles && i < store->tiles->n_runs; i++) {
+        struct run_state *r = &store->tiles->runs[i];
+        if (r->run == run)
+            *r = (struct run_state){.run = run,
+                                    .base = base,
+                                    .top = base,
+                                    .empty = true,
+                                    .fixed = r->fixed,
+                                    .next_look = r->next_look};
+    }
 }
 
 static dtr_status find_run(struct dtri_store *store, int64_t run, struct run_state **out,
@@ -372,9 +389,10 @@ static dtr_status find_run(struct dtri_store *store, int64_t run, struct run_sta
         status = dtri_tiles_extent(store, run, &state.base, &state.top, &state.top_page, error);
     if (status != DTR_OK)
         return status;
-    if (state.base < 0) {
+    if (state.base == DTRI_TILE_NONE) {
         state.base = state.top = 0;
         state.empty = true;
+        state.next_look = DENSE_LOOK;
     }
     t->runs[t->n_runs] = state;
     *out = &t->runs[t->n_runs++];
@@ -390,6 +408,7 @@ dtr_status dtri_tiles_fix_base(struct dtri_store *store, int64_t run, int base, 
     if (status == DTR_OK) {
         r->base = r->top = base;
         r->fixed = true;
+        r->next_look = 0;
     }
     return status;
 }
@@ -435,7 +454,7 @@ static dtr_status flush_slot(struct dtri_store *store, struct slot *slot, bool *
         r->top_page = slot->key.page;
     }
     *out_up = slot->key.level < r->top;
-    if (!*out_up && slot->key.page != r->top_page && r->top < DTRI_TILE_LEVELS - 1) {
+    if (!*out_up && slot->key.page != r->top_page && r->top < DTRI_TILE_LEVEL_MAX) {
         status = grow(store, r, error);
         *out_up = true;
     }
@@ -525,7 +544,7 @@ static dtr_status flush_level(struct dtri_store *store, struct slot **order, int
     return status;
 }
 
-dtr_status dtri_tiles_flush(struct dtri_store *store, dtr_error *error)
+static dtr_status flush_pages(struct dtri_store *store, dtr_error *error)
 {
     struct dtri_tiles *t = store->tiles;
     struct slot *order[N_SLOTS];
@@ -547,6 +566,34 @@ dtr_status dtri_tiles_flush(struct dtri_store *store, dtr_error *error)
     t->broken = status != DTR_OK;
     t->n_slots = 0;
     memset(t->hash, 0, N_HASH * sizeof *t->hash);
+    return status;
+}
+
+/* Makes the tiles of a run anew with a finer base, if it is dense. */
+static dtr_status lower_base(struct dtri_store *store, const struct run_state *r, dtr_error *error)
+{
+    int base = r->base;
+    double span = (double)r->ts_max - (double)r->ts_min + 1;
+    while (base > DTRI_TILE_LEVEL_MIN &&
+           (double)r->n_chunked * (double)(INT64_C(1) << dtri_tile_shift(base)) / span >
+               DENSE_EVENTS)
+        base--;
+    return base == r->base ? DTR_OK : dtri_tiles_rebuild(store, r->run, base, error);
+}
+
+dtr_status dtri_tiles_flush(struct dtri_store *store, dtr_error *error)
+{
+    struct dtri_tiles *t = store->tiles;
+    dtr_status status = flush_pages(store, error);
+    for (int i = 0; t && i < t->n_runs && status == DTR_OK; i++) {
+        struct run_state *r = &t->runs[i];
+        if (!r->next_look || r->n_chunked < r->next_look)
+            continue;
+        r->next_look = r->next_look == DENSE_LOOK ? DENSE_LOOK * 16 : 0;
+        status = lower_base(store, r, error);
+        if (status != DTR_OK)
+            dtri_tiles_break(store);
+    }
     return status;
 }
 
@@ -584,7 +631,7 @@ static dtr_status find_page(struct dtri_store *store, const struct dtri_page_key
     }
     if (t->n_slots == N_SLOTS) {
         *out_page = NULL;
-        return dtri_tiles_flush(store, error);
+        return flush_pages(store, error);
     }
     struct slot *slot = &t->slots[t->n_slots++];
     t->hash[at] = (uint16_t)t->n_slots;
@@ -654,6 +701,22 @@ static int choose(const struct feed *feed, int n, const int64_t *const *columns,
     return chosen;
 }
 
+/* How dense the events are, as long as it matters. */
+static dtr_status count_chunk(struct dtri_store *store, int64_t run, const int64_t *ts, int n,
+                              dtr_error *error)
+{
+    struct run_state *r;
+    dtr_status status = find_run(store, run, &r, error);
+    if (status != DTR_OK || !r->next_look)
+        return status;
+    for (int i = 0; i < n; i++) {
+        r->ts_min = (!r->n_chunked && !i) || ts[i] < r->ts_min ? ts[i] : r->ts_min;
+        r->ts_max = (!r->n_chunked && !i) || ts[i] > r->ts_max ? ts[i] : r->ts_max;
+    }
+    r->n_chunked += n;
+    return DTR_OK;
+}
+
 dtr_status dtri_tiles_add(struct dtri_store *store, int64_t run, int64_t kind, int n,
                           const int64_t *const *columns, dtr_error *error)
 {
@@ -663,6 +726,8 @@ dtr_status dtri_tiles_add(struct dtri_store *store, int64_t run, int64_t kind, i
         status = settle(store->tiles, error);
     if (status == DTR_OK)
         status = reserve_slots(store->tiles, error);
+    if (status == DTR_OK)
+        status = count_chunk(store, run, columns[0], n, error);
     for (size_t f = 0; f < sizeof feeds / sizeof feeds[0] && status == DTR_OK; f++) {
         const struct feed *feed = &feeds[f];
         if (feed->kind != kind)

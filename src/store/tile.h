@@ -3,8 +3,9 @@
  *
  * Levels are of absolute ts_ns: bucket number = floor(ts_ns / width).  A page is 256 neighbouring
  * buckets of one track and level, a row of table tile; empty buckets and pages are not stored.  All
- * tracks of a run have the same levels: from `base`, 0 unless the events are so sparse that a page
- * of level 0 would hold only a few, to `top`, the first in which all lie in one page.
+ * tracks of a run have the same levels: from `base` to `top`, the first in which all lie in one
+ * page.  The base is 0, or higher when the events are so sparse that most pages would hold only a
+ * few, or below 0 when they are so dense (a logical clock) that a bucket would hold thousands.
  *
  * Written by the store's writer: a chunk that goes to the file adds to pages in memory, and a
  * commit adds those to the rows.  So a committed file's pyramid counts exactly the events in its
@@ -62,9 +63,11 @@ struct dtri_track_info {
 const struct dtri_track_info *dtri_track_infos(int *out_n);
 const struct dtri_track_info *dtri_track_info_of(int64_t id); /* NULL: none of ours */
 
-#define DTRI_TILE_SHIFT  18 /* log2 of the width of a bucket of level 0, in ns */
-#define DTRI_TILE_PAGE   256
-#define DTRI_TILE_LEVELS 23 /* of the last one two buckets hold all times from 0 on */
+#define DTRI_TILE_SHIFT     18 /* log2 of the width of a bucket of level 0, in ns */
+#define DTRI_TILE_PAGE      256
+#define DTRI_TILE_LEVEL_MIN (-9)   /* buckets of 1 ns */
+#define DTRI_TILE_LEVEL_MAX 22     /* two buckets hold all times from 0 on */
+#define DTRI_TILE_NONE      (-100) /* no level */
 
 /* log2 of a bucket's width in ns. */
 static inline int dtri_tile_shift(int level)
@@ -85,12 +88,13 @@ struct dtri_tile {
  * not a run has it. */
 int dtri_tile_level(int64_t ts_min, int64_t ts_max, int64_t max_buckets);
 
-/* *out_base is -1 when the run has no tiles: no events, or a file of version 1. */
+/* *out_base is DTRI_TILE_NONE when the run has no tiles: no events, or a file of version 1. */
 dtr_status dtri_tiles_levels(struct dtri_store *store, int64_t run, int *out_base, int *out_top,
                              dtr_error *error);
 
-/* What to draw [ts_min, ts_max] from: the finest level with at most `max_buckets`, or -1 when the
- * tiles are too coarse (or missing) and the events themselves should be read from their chunks. */
+/* What to draw [ts_min, ts_max] from: the finest level with at most `max_buckets`, or
+ * DTRI_TILE_NONE when the tiles are too coarse (or missing) and the events themselves should be
+ * read from their chunks. */
 dtr_status dtri_tiles_pick(struct dtri_store *store, int64_t run, int64_t ts_min, int64_t ts_max,
                            int64_t max_buckets, int *out_level, dtr_error *error);
 

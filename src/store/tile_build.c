@@ -29,21 +29,26 @@ static dtr_status add_events(struct dtri_store *from, struct dtri_store *to, int
     return status == DTR_OK ? dtri_tiles_flush(to, error) : status;
 }
 
-dtr_status dtri_tiles_build(struct dtri_store *store, int64_t run, dtr_error *error)
+dtr_status dtri_tiles_rebuild(struct dtri_store *store, int64_t run, int base, dtr_error *error)
 {
     sqlite3_stmt *remove = NULL;
-    dtr_status status = dtri_tiles_flush(store, error);
-    if (status == DTR_OK && sqlite3_get_autocommit(store->db))
-        status = dtri_store_exec(store, "BEGIN", error);
-    if (status == DTR_OK)
-        status = dtri_store_prepare(store, "DELETE FROM tile WHERE run = ?1", &remove, error);
+    dtr_status status =
+        dtri_store_prepare(store, "DELETE FROM tile WHERE run = ?1", &remove, error);
     if (status == DTR_OK) {
         sqlite3_bind_int64(remove, 1, run);
         status = dtri_store_step(store, remove, "removing tiles", error);
     }
     sqlite3_finalize(remove);
-    dtri_tiles_forget(store);
+    dtri_tiles_restart(store, run, base);
     return status == DTR_OK ? add_events(store, store, run, error) : status;
+}
+
+dtr_status dtri_tiles_build(struct dtri_store *store, int64_t run, dtr_error *error)
+{
+    dtr_status status = dtri_tiles_flush(store, error);
+    if (status == DTR_OK && sqlite3_get_autocommit(store->db))
+        status = dtri_store_exec(store, "BEGIN", error);
+    return status == DTR_OK ? dtri_tiles_rebuild(store, run, 0, error) : status;
 }
 
 /* --- comparing -------------------------------------------------------------------------------- */
@@ -149,7 +154,7 @@ dtr_status dtri_tiles_verify(struct dtri_store *store, int64_t run, dtri_tile_fa
         status = dtri_store_scratch(&scratch, error);
     if (status != DTR_OK)
         return status;
-    status = dtri_tiles_fix_base(scratch, run, base < 0 ? 0 : base, error);
+    status = dtri_tiles_fix_base(scratch, run, base == DTRI_TILE_NONE ? 0 : base, error);
     if (status == DTR_OK)
         status = add_events(store, scratch, run, error);
     if (status == DTR_OK)

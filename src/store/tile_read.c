@@ -6,8 +6,8 @@
 
 int dtri_tile_level(int64_t ts_min, int64_t ts_max, int64_t max_buckets)
 {
-    int level = 0;
-    while (level < DTRI_TILE_LEVELS - 1 &&
+    int level = DTRI_TILE_LEVEL_MIN;
+    while (level < DTRI_TILE_LEVEL_MAX &&
            (uint64_t)((ts_max >> dtri_tile_shift(level)) - (ts_min >> dtri_tile_shift(level))) >=
                (uint64_t)max_buckets)
         level++;
@@ -30,10 +30,9 @@ dtr_status dtri_tiles_pick(struct dtri_store *store, int64_t run, int64_t ts_min
     dtr_status status = dtri_tiles_levels(store, run, &base, &top, error);
     if (status != DTR_OK)
         return status;
-    int shift = dtri_tile_shift(base < 0 ? 0 : base);
-    /* A window of fewer buckets than a quarter of those asked for would look coarse. */
-    bool coarse = (ts_max >> shift) - (ts_min >> shift) < max_buckets / 4;
-    *out_level = base < 0 || level < base || (level == base && coarse) ? -1 : level;
+    *out_level = level >= base ? level : DTRI_TILE_NONE;
+    if (base == DTRI_TILE_NONE)
+        *out_level = DTRI_TILE_NONE;
     return DTR_OK;
 }
 
@@ -87,9 +86,9 @@ dtr_status dtri_tiles_read(struct dtri_store *store, int64_t run, int64_t track,
     sqlite3_stmt *rows = NULL;
     list->n = 0;
     dtr_status status = dtri_tiles_levels(store, run, &base, &top, error);
-    if (status != DTR_OK || base < 0)
+    if (status != DTR_OK || base == DTRI_TILE_NONE)
         return status;
-    if (level < base || level >= DTRI_TILE_LEVELS)
+    if (level < base || level > DTRI_TILE_LEVEL_MAX)
         return dtri_fail(error, DTR_E_NOT_FOUND, 0,
                          "%s: run %lld has tiles of the levels %d and up, and level %d is wanted",
                          store->path, (long long)run, base, level);

@@ -41,8 +41,8 @@ bool dtri_tile_row_decode(const struct dtri_page_key *key, int64_t n, int64_t fo
     int n_columns = dtri_tile_columns(key->track);
     for (int c = 0; c < DTRI_TILE_COLUMNS; c++)
         columns[c] = out_row->columns[c];
-    if (n < 1 || n > DTRI_TILE_PAGE || !data || format != DTRI_CHUNK_FORMAT || key->level < 0 ||
-        key->level >= DTRI_TILE_LEVELS ||
+    if (n < 1 || n > DTRI_TILE_PAGE || !data || format != DTRI_CHUNK_FORMAT ||
+        key->level < DTRI_TILE_LEVEL_MIN || key->level > DTRI_TILE_LEVEL_MAX ||
         !dtri_chunk_unpack(data, size, n_columns, (int)n, UINT64_MAX, columns))
         return false;
     out_row->n = (int)n;

@@ -156,8 +156,8 @@ static int tiles_filter(sqlite3_vtab_cursor *base, int which, const char *text, 
         else
             which &= ~(1 << k);
     }
-    bool level =
-        which & 1 << BY_LEVEL && values[BY_LEVEL] >= 0 && values[BY_LEVEL] < DTRI_TILE_LEVELS;
+    bool level = which & 1 << BY_LEVEL && values[BY_LEVEL] >= DTRI_TILE_LEVEL_MIN &&
+                 values[BY_LEVEL] <= DTRI_TILE_LEVEL_MAX;
     cursor->done = 0;
     cursor->rowid = 0;
     sqlite3_finalize(cursor->pages);

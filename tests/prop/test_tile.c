@@ -20,7 +20,7 @@ static int64_t below(int64_t n)
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-enum shape { DENSE, LATE, SPARSE, AROUND_ZERO, ANYWHERE, N_SHAPES };
+enum shape { DENSE, LATE, SPARSE, AROUND_ZERO, ANYWHERE, N_SHAPES, DENSEST };
 
 static int64_t time_of(enum shape shape, int64_t i)
 {
@@ -31,6 +31,8 @@ static int64_t time_of(enum shape shape, int64_t i)
         return INT64_C(1700000000000) + i * 40000 - (below(20) ? 0 : below(i * 40000 + 1));
     case SPARSE:
         return i * 3000000000 + below(1000000000);
+    case DENSEST:
+        return i / 3;
     case AROUND_ZERO:
         return (below(3) - 1) * below(INT64_C(1) << below(40));
     default:
@@ -159,7 +161,7 @@ static void compare_track(struct dtri_store *store, int64_t run, int track,
     struct dtri_tile *tiles = malloc((n + 1) * sizeof *tiles);
     struct dtri_tile_list list = {0};
     dtr_error error;
-    for (int level = base; level < DTRI_TILE_LEVELS; level++) {
+    for (int level = base; level <= DTRI_TILE_LEVEL_MAX; level++) {
         for (int window = 0; window < 3; window++) {
             int64_t a = n ? samples[below((int64_t)n)].ts : 0;
             int64_t b = n ? samples[below((int64_t)n)].ts : 0;
@@ -189,7 +191,7 @@ static void compare(const char *path, int64_t run, const dtr_event *events, int6
     assert_ok(dtri_tiles_verify(store, run, no_fault, NULL, &faults, &error), &error);
     assert_ok(dtri_tiles_levels(store, run, &base, &top, &error), &error);
     assert_int_equal(faults, 0);
-    assert_int_equal(base >= 0, n > 0);
+    assert_int_equal(base != DTRI_TILE_NONE, n > 0);
     for (int t = 0; t < n_tracks; t++) {
         size_t n_samples = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -200,7 +202,8 @@ static void compare(const char *path, int64_t run, const dtr_event *events, int6
             }
         }
         qsort(samples, n_samples, sizeof *samples, by_time);
-        compare_track(store, run, tracks[t].id, samples, n_samples, base < 0 ? 0 : base);
+        compare_track(store, run, tracks[t].id, samples, n_samples,
+                      base == DTRI_TILE_NONE ? 0 : base);
     }
     dtri_store_close(store, NULL);
     free(samples);
@@ -304,6 +307,37 @@ static void test_sparse(void **state)
     free(events);
 }
 
+/* A run on a logical clock has buckets of few events all the same. */
+static void test_dense(void **state)
+{
+    char path[600];
+    int64_t n = 80000;
+    int base, top, level;
+    dtr_error error;
+    dtr_event *events = malloc((size_t)n * sizeof *events);
+    struct dtri_store *store;
+    (void)state;
+    snprintf(path, sizeof path, "%s", scratch("dense.sqlite"));
+    struct file file = {.path = path};
+    for (int64_t i = 0; i < n; i++)
+        events[i] = random_event(DENSEST, i);
+    open_file(&file);
+    for (int64_t i = 0; i < n; i++)
+        assert_ok(dtri_store_writer_add(file.writer, &events[i], &error), &error);
+    close_file(&file);
+    compare(path, file.run, events, n);
+    assert_ok(dtri_store_open(path, DTRI_STORE_READ, &store, &error), &error);
+    assert_ok(dtri_tiles_levels(store, file.run, &base, &top, &error), &error);
+    assert_int_equal(base, -6); /* 64 ns, 192 events */
+    assert_ok(dtri_tiles_pick(store, file.run, 0, 20000, 1000, &level, &error), &error);
+    assert_int_equal(level, -6);
+    assert_ok(dtri_tiles_pick(store, file.run, 0, 2000, 1000, &level, &error), &error);
+    assert_int_equal(level, DTRI_TILE_NONE);
+    dtri_store_close(store, NULL);
+    unlink(path);
+    free(events);
+}
+
 /* What is rolled back leaves nothing, and what follows counts. */
 static void test_rollback(void **state)
 {
@@ -401,7 +435,8 @@ static void test_verify(void **state)
 static void test_level(void **state)
 {
     (void)state;
-    assert_int_equal(dtri_tile_level(0, 0, 2), 0);
+    assert_int_equal(dtri_tile_level(0, 0, 2), -9);
+    assert_int_equal(dtri_tile_level(0, 1999, 2000), -9);
     assert_int_equal(dtri_tile_level(0, (1 << 18) * 2000 - 1, 2000), 0);
     assert_int_equal(dtri_tile_level(0, (1 << 18) * 2000, 2000), 1);
     assert_int_equal(dtri_tile_level(-1, (1 << 18) * 1999, 2000), 1);
@@ -413,7 +448,7 @@ static void test_level(void **state)
         int64_t most = 4 + below(3000);
         int level = dtri_tile_level(a, b, most);
         assert_true(bucket_of(b, level) - bucket_of(a, level) < most);
-        assert_true(level == 0 || bucket_of(b, level - 1) - bucket_of(a, level - 1) >= most);
+        assert_true(level == -9 || bucket_of(b, level - 1) - bucket_of(a, level - 1) >= most);
     }
 }
 
@@ -482,9 +517,10 @@ static void test_sql(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_twin),     cmocka_unit_test(test_sparse),
-        cmocka_unit_test(test_rollback), cmocka_unit_test(test_verify),
-        cmocka_unit_test(test_level),    cmocka_unit_test(test_sql),
+        cmocka_unit_test(test_twin),   cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_dense),  cmocka_unit_test(test_rollback),
+        cmocka_unit_test(test_verify), cmocka_unit_test(test_level),
+        cmocka_unit_test(test_sql),
     };
     dtri_rng_seed(&rng, 20);
     return cmocka_run_group_tests(tests, NULL, NULL);
