@@ -372,7 +372,7 @@ static dtr_status write_rows(struct dtri_store *store, sqlite3_stmt *statement,
     }
     if (status == DTR_OK && code != SQLITE_DONE && code != SQLITE_ROW)
         status = why(store, settings, error);
-    if (settings->format == FORMAT_TABLE)
+    if (settings->format == FORMAT_TABLE && (n || status == DTR_OK))
         print_cells(out, &cells, statement);
     else if (settings->format == FORMAT_JSON)
         dtri_output_text(out, n ? "\n]\n" : "]\n");
