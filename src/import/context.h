@@ -25,6 +25,7 @@
     L(CUT, "the file ends early")                                                                  \
     L(ACTION, "memory actions that are not known")                                                 \
     L(NO_FREE, "freeings that are not in the file: their address was allocated again")             \
+    L(STACKS, "call stacks, after 8 million different frames")                                      \
     L(TWICE, "freeings of what was free already")                                                  \
     L(BLOCK, "blocks in use at the end that were freed before")                                    \
     N(BEFORE, "storages allocated before the recording, put at its start")                         \

@@ -3,10 +3,11 @@
 #include <stdbool.h>
 
 #include "base/alloc.h"
+#include "dtr/event.h"
 
-static size_t find_slot(const struct dtri_frames *f, int64_t parent, int64_t name)
+static size_t find_slot(const struct dtri_frames *f, uint32_t parent, uint32_t name)
 {
-    uint64_t hash = (uint64_t)parent * 0x9e3779b97f4a7c15u + (uint64_t)name;
+    uint64_t hash = ((uint64_t)parent << 32 | name) * 0x9e3779b97f4a7c15u;
     hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9u;
     size_t mask = f->n_slots - 1, slot = (size_t)(hash ^ (hash >> 32)) & mask;
     for (; f->slots[slot]; slot = (slot + 1) & mask) {
@@ -32,16 +33,24 @@ static bool rehash(struct dtri_frames *f, size_t n_slots)
 
 int64_t dtri_frames_add(struct dtri_frames *f, int64_t parent, int64_t name)
 {
-    if (f->n * 2 >= f->n_slots && !rehash(f, f->n_slots ? f->n_slots * 2 : 64))
-        return -1;
-    size_t slot = find_slot(f, parent, name);
+    struct dtri_frame frame = {(uint32_t)(parent + 1), (uint32_t)name}; /* DTR_NONE is -1 */
+    if (f->n * 4 >= f->n_slots * 3 && !rehash(f, f->n_slots ? f->n_slots * 2 : 64))
+        return -2;
+    size_t slot = find_slot(f, frame.parent, frame.name);
     if (f->slots[slot])
         return f->slots[slot] - 1;
-    if (f->n >= UINT32_MAX - 1 || !DTRI_RESERVE(f->frames, f->cap, f->n + 1))
-        return -1;
-    f->frames[f->n++] = (struct dtri_frame){parent, name};
+    if (f->n >= DTRI_FRAMES_MAX)
+        return DTR_NONE;
+    if (!DTRI_RESERVE(f->frames, f->cap, f->n + 1))
+        return -2;
+    f->frames[f->n++] = frame;
     f->slots[slot] = (uint32_t)f->n;
     return (int64_t)f->n - 1;
+}
+
+int64_t dtri_frames_parent(const struct dtri_frames *f, int64_t frame)
+{
+    return (int64_t)f->frames[frame].parent - 1;
 }
 
 void dtri_frames_done(struct dtri_frames *f)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "import/utf8.h"
 
 void dtri_json_init(struct dtri_json *json, struct dtri_input *in)
 {
@@ -47,17 +48,10 @@ static void append(struct dtri_json *j, int byte)
 
 static void append_utf8(struct dtri_json *j, unsigned code)
 {
-    if (code == 0 || (code >= 0xd800 && code < 0xe000))
-        code = 0xfffd;
-    if (code < 0x80) {
-        append(j, (int)code);
-        return;
-    }
-    int tail = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
-    append(j, (int)(lead[tail] | code >> (6 * tail)));
-    while (tail-- > 0)
-        append(j, (int)(0x80 | (code >> (6 * tail) & 0x3f)));
+    char bytes[4];
+    int n = dtri_utf8_encode(code, bytes);
+    for (int i = 0; i < n; i++)
+        append(j, bytes[i]);
 }
 
 /* Four hex digits, or -1. */

@@ -1,11 +1,13 @@
 #include "import/opcode.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "import/utf8.h"
 
 enum argument {
     UNKNOWN,
@@ -19,6 +21,7 @@ enum argument {
     LONG_4,
     REAL8,
     LINE,
+    UNICODE_LINE, /* Latin-1 with escapes of four and eight digits */
     NUMBER_LINE,
     QUOTED_LINE,
     TEXT1, /* after its length */
@@ -118,6 +121,42 @@ static bool read_line(struct dtri_input *in, struct dtri_op *op)
             op->text[op->n_text++] = (char)c;
     if (op->n_text && op->text[op->n_text - 1] == '\r')
         op->n_text--;
+    return c >= 0;
+}
+
+static void append_utf8(struct dtri_op *op, unsigned code)
+{
+    char bytes[4];
+    int n = dtri_utf8_encode(code, bytes);
+    if (op->n_text + (size_t)n > DTRI_OPCODE_TEXT)
+        return;
+    memcpy(op->text + op->n_text, bytes, (size_t)n);
+    op->n_text += (size_t)n;
+}
+
+/* The digits behind \u or \U; *out_next is the byte behind what could be read of them. */
+static unsigned read_escape(struct dtri_input *in, int digits, int *out_next)
+{
+    unsigned code = 0;
+    int c = dtri_input_byte(in);
+    for (; digits-- > 0 && c >= 0 && isxdigit(c); c = dtri_input_byte(in))
+        code = code * 16 + (unsigned)(isdigit(c) ? c - '0' : tolower(c) - 'a' + 10);
+    *out_next = c;
+    return code;
+}
+
+static bool read_unicode_line(struct dtri_input *in, struct dtri_op *op)
+{
+    op->n_text = 0;
+    int c = dtri_input_byte(in);
+    while (c >= 0 && c != '\n') {
+        int next = dtri_input_byte(in);
+        if (c == '\\' && (next == 'u' || next == 'U'))
+            append_utf8(op, read_escape(in, next == 'u' ? 4 : 8, &next));
+        else
+            append_utf8(op, (unsigned)c);
+        c = next;
+    }
     return c >= 0;
 }
 
@@ -230,7 +269,7 @@ static dtr_status read_sized(struct dtri_input *in, struct dtri_op *op, enum arg
 static dtr_status read_lines(struct dtri_input *in, struct dtri_op *op, enum argument argument,
                              dtr_error *error)
 {
-    if (!read_line(in, op))
+    if (!(argument == UNICODE_LINE ? read_unicode_line(in, op) : read_line(in, op)))
         return cut_short(in, op, error);
     if (argument == NUMBER_LINE && !parse_number(op))
         return malformed(in, op, "this is no number", error);
@@ -265,6 +304,7 @@ dtr_status dtri_opcode_next(struct dtri_input *in, struct dtri_op *op, dtr_error
     case REAL8:
         return read_real(in, op) ? DTR_OK : cut_short(in, op, error);
     case LINE:
+    case UNICODE_LINE:
     case NUMBER_LINE:
     case QUOTED_LINE:
         return read_lines(in, op, argument, error);

@@ -18,7 +18,7 @@
     O(BININT1, 'K', INT1) O(BININT2, 'M', INT2) O(LONG1, 0x8a, LONG_1) O(LONG4, 0x8b, LONG_4)      \
     O(FLOAT, 'F', LINE) O(BINFLOAT, 'G', REAL8)                                                    \
     O(STRING, 'S', QUOTED_LINE) O(BINSTRING, 'T', TEXT4) O(SHORT_BINSTRING, 'U', TEXT1)            \
-    O(UNICODE, 'V', LINE) O(BINUNICODE, 'X', TEXT4) O(SHORT_BINUNICODE, 0x8c, TEXT1)               \
+    O(UNICODE, 'V', UNICODE_LINE) O(BINUNICODE, 'X', TEXT4) O(SHORT_BINUNICODE, 0x8c, TEXT1)               \
     O(BINUNICODE8, 0x8d, TEXT8) O(BINBYTES, 'B', SKIP4) O(SHORT_BINBYTES, 'C', SKIP1)              \
     O(BINBYTES8, 0x8e, SKIP8) O(BYTEARRAY8, 0x96, SKIP8)                                           \
     O(EMPTY_LIST, ']', NOTHING) O(LIST, 'l', NOTHING) O(APPEND, 'a', NOTHING)                      \

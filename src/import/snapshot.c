@@ -17,15 +17,17 @@
     T(ACTION, "action")                                                                            \
     T(ADDR, "addr")                                                                                \
     T(ADDRESS, "address")                                                                          \
-    T(BLOCKS, "blocks") T(DEVICE, "device") T(DEVICE_FREE, "device_free") T(FILENAME, "filename")  \
-        T(FRAMES, "frames") T(LINE, "line") T(NAME, "name") T(REQUESTED_SIZE, "requested_size")    \
-            T(SIZE, "size") T(STAGE, "stage") T(STATE, "state") T(TIME_US, "time_us")              \
-                T(TOTAL_SIZE, "total_size") T(ALLOC, "alloc") T(FREE, "free")                      \
-                    T(FREE_REQUESTED, "free_requested") T(FREE_COMPLETED, "free_completed")        \
-                        T(SEGMENT_ALLOC, "segment_alloc") T(SEGMENT_FREE, "segment_free")          \
-                            T(SEGMENT_MAP, "segment_map") T(SEGMENT_UNMAP, "segment_unmap")        \
-                                T(SNAPSHOT, "snapshot") T(OOM, "oom") T(INACTIVE, "inactive")      \
-                                    T(START, "START") T(END, "END")
+    T(BLOCKS, "blocks")                                                                            \
+    T(DEVICE, "device")                                                                            \
+    T(DEVICE_FREE, "device_free")                                                                  \
+    T(FILENAME, "filename") T(FRAMES, "frames") T(LINE, "line") T(NAME, "name")                    \
+        T(REQUESTED_SIZE, "requested_size") T(SIZE, "size") T(STAGE, "stage") T(STATE, "state")    \
+            T(TIME_US, "time_us") T(TOTAL_SIZE, "total_size") T(ALLOC, "alloc") T(FREE, "free")    \
+                T(FREE_REQUESTED, "free_requested") T(FREE_COMPLETED, "free_completed")            \
+                    T(SEGMENT_ALLOC, "segment_alloc") T(SEGMENT_FREE, "segment_free")              \
+                        T(SEGMENT_MAP, "segment_map") T(SEGMENT_UNMAP, "segment_unmap")            \
+                            T(SNAPSHOT, "snapshot") T(OOM, "oom") T(INACTIVE, "inactive")          \
+                                T(START, "START") T(END, "END")
 
 enum text {
 #define TEXT_ENUM(name, text) TEXT_##name,
@@ -160,8 +162,8 @@ static dtr_status frame_name(struct snapshot *s, struct dtri_pickle *pickle,
 
 /* The innermost frame of the entry's stack, which the list begins with; DTR_NONE: no stack. */
 static dtr_status find_frame(struct snapshot *s, struct dtri_pickle *pickle,
-                             const struct dtri_pickle_node *entry, int64_t *out_frame,
-                             dtr_error *error)
+                             const struct dtri_pickle_node *entry, int64_t *counts,
+                             int64_t *out_frame, dtr_error *error)
 {
     const struct dtri_pickle_value *frames = find(entry, TEXT_FRAMES);
     *out_frame = DTR_NONE;
@@ -180,8 +182,12 @@ static dtr_status find_frame(struct snapshot *s, struct dtri_pickle *pickle,
         if (status != DTR_OK)
             return status;
         *out_frame = dtri_frames_add(&s->import->frames, *out_frame, name);
-        if (*out_frame < 0)
+        if (*out_frame < DTR_NONE)
             return dtri_fail_nomem(error, "call stacks");
+        if (*out_frame == DTR_NONE) {
+            counts[DTRI_REASON_STACKS]++;
+            break;
+        }
     }
     if (list->references > 1)
         dtri_pickle_settle(pickle, list, *out_frame);
@@ -257,7 +263,7 @@ static dtr_status on_entry(struct snapshot *s, struct dtri_pickle *pickle,
         return DTR_OK;
     }
     if (record.type == DTRI_RECORD_ALLOC || record.type == DTRI_RECORD_OOM)
-        status = find_frame(s, pickle, entry, &record.c, error);
+        status = find_frame(s, pickle, entry, counts, &record.c, error);
     if (record.type == DTRI_RECORD_RESERVE)
         status = dtri_import_name(s->import, texts[action], &record.b, error);
     return status == DTR_OK ? dtri_spool_add(s->import->spool, &record, error) : status;

@@ -52,16 +52,17 @@ static dtr_status use_frame(struct writer *w, int64_t frame, int64_t ts, dtr_err
     size_t n = 0;
     dtr_status status = DTR_OK;
     for (int64_t f = frame; f != DTR_NONE && w->frame_in[f] != w->lane_mark;
-         f = w->import->frames.frames[f].parent) {
+         f = dtri_frames_parent(&w->import->frames, f)) {
         if (!DTRI_RESERVE(w->stack, w->cap_stack, n + 1))
             return dtri_fail_nomem(error, "a call stack");
         w->stack[n++] = f;
         w->frame_in[f] = w->lane_mark;
     }
     while (n-- > 0 && status == DTR_OK) {
-        const struct dtri_frame *f = &w->import->frames.frames[w->stack[n]];
-        dtr_event event = {.u.frame_ = {w->stack[n], f->parent, f->name}};
-        status = use_name(w, f->name, error);
+        int64_t frame_name = w->import->frames.frames[w->stack[n]].name;
+        int64_t parent = dtri_frames_parent(&w->import->frames, w->stack[n]);
+        dtr_event event = {.u.frame_ = {w->stack[n], parent, frame_name}};
+        status = use_name(w, frame_name, error);
         if (status == DTR_OK)
             status = emit(w, &event, DTR_EVENT_FRAME, ts, error);
     }
