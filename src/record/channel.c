@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 #include "base/error.h"
 
 #define MAGIC   "dtrchan"
-#define VERSION 1
+#define VERSION 2
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -106,6 +107,7 @@ static dtr_status set_up(struct dtri_channel *channel, const struct dtri_channel
         .ring_bytes = channel->ring_bytes,
         .collector = getpid(),
         .drop = options->drop,
+        .locked = channel->fd >= 0 && flock(channel->fd, LOCK_EX | LOCK_NB) == 0,
         .steps = options->steps,
     };
     return DTR_OK;
@@ -251,6 +253,7 @@ dtr_status dtri_channel_producer(struct dtri_channel *channel, struct dtri_produ
         .gate = &h->gate,
         .collector_gone = &h->collector_gone,
         .collector = h->collector,
+        .lock = !channel->owner && h->locked ? channel->fd : -1,
         .drop = h->drop,
         .steps = h->steps,
     };

@@ -17,6 +17,7 @@ struct dtri_channel_header { /* shared */
     uint64_t ring_words, ring_bytes;
     int32_t collector; /* pid */
     uint32_t drop;
+    uint32_t locked; /* the collector holds a lock on the file for as long as it lives */
     struct dtri_steps steps;
     _Alignas(64) atomic_uint gate; /* enum dtri_gate, together */
     atomic_uint collector_gone;

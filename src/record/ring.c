@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,6 +49,7 @@ struct dtri_producer {
     /* the other side */
     const atomic_uint *collector_gone;
     pid_t collector;
+    int lock;
     struct dtri_producer *next, **link; /* list of all, for fork */
 };
 
@@ -91,10 +93,22 @@ static void nap(int64_t ns)
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
+/* A process that ended keeps its number until somebody collects it, but no locks. */
+static bool is_gone(const struct dtri_producer *p)
+{
+    if (p->collector == getpid())
+        return false;
+    if (p->lock < 0)
+        return kill(p->collector, 0) != 0 && errno == ESRCH;
+    if (flock(p->lock, LOCK_SH | LOCK_NB) != 0)
+        return false;
+    flock(p->lock, LOCK_UN);
+    return true;
+}
+
 static bool collector_lives(struct dtri_producer *p)
 {
-    if (!p->orphan && (atomic_load_explicit(p->collector_gone, memory_order_relaxed) ||
-                       (p->collector != getpid() && kill(p->collector, 0) != 0 && errno == ESRCH)))
+    if (!p->orphan && (atomic_load_explicit(p->collector_gone, memory_order_relaxed) || is_gone(p)))
         p->orphan = true;
     return !p->orphan;
 }
@@ -370,6 +384,7 @@ dtr_status dtri_producer_new(const struct dtri_producer_options *options,
     p->drop = options->drop;
     p->collector_gone = options->collector_gone;
     p->collector = options->collector;
+    p->lock = options->lock;
     p->steps = options->steps;
     p->window.end_ts_ns = INT64_MIN;
     p->window.opened_by = DTRI_WINDOW_START;

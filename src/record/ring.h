@@ -87,7 +87,8 @@ struct dtri_producer_options {
     const atomic_uint *gate;
     const atomic_uint *collector_gone; /* nobody drains any more */
     pid_t collector;                   /* asked for when a wait gets long */
-    bool drop;                         /* when full, rather than wait */
+    int lock;  /* a file that the collector has locked while it lives, or -1: ask for its pid */
+    bool drop; /* when full, rather than wait */
     struct dtri_steps steps;
 };
 
