@@ -30,6 +30,22 @@ bool dtri_memo_store(struct dtri_memo *memo, uint64_t i)
     return dtri_bits_set(&memo->stored, i);
 }
 
+bool dtri_memo_fetch(struct dtri_memo *memo, uint64_t i)
+{
+    size_t before = memo->cap_fetches;
+    if (!DTRI_RESERVE(memo->fetches, memo->cap_fetches, (size_t)i + 1))
+        return false;
+    memset(memo->fetches + before, 0, memo->cap_fetches - before);
+    if (memo->fetches[i] < UINT8_MAX)
+        memo->fetches[i]++;
+    return dtri_bits_set(&memo->fetched, i);
+}
+
+bool dtri_memo_is_last(struct dtri_memo *memo, uint64_t i)
+{
+    return memo->fetches[i] < UINT8_MAX && --memo->fetches[i] == 0;
+}
+
 bool dtri_memo_rank(struct dtri_memo *memo)
 {
     size_t n = memo->fetched.n;
@@ -56,6 +72,7 @@ void dtri_memo_done(struct dtri_memo *memo)
 {
     dtri_free(memo->stored.words);
     dtri_free(memo->fetched.words);
+    dtri_free(memo->fetches);
     dtri_free(memo->ranks);
     *memo = (struct dtri_memo){0};
 }

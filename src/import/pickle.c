@@ -425,7 +425,11 @@ static dtr_status get(struct dtri_pickle *p, dtr_error *error)
     dtr_status status = memo_fetch(p, &index, error);
     if (status != DTR_OK)
         return status;
-    return push_copy(p, p->kept[dtri_memo_place(&p->memo, index)], error);
+    value_t *kept = &p->kept[dtri_memo_place(&p->memo, index)], value = *kept;
+    if (!dtri_memo_is_last(&p->memo, index))
+        return push_copy(p, value, error);
+    kept->type = DTRI_PICKLE_NONE; /* moved */
+    return push(p, value, error);
 }
 
 /* --- the two passes --------------------------------------------------------------------------- */
@@ -439,7 +443,7 @@ static dtr_status scan(struct dtri_pickle *p, dtr_error *error)
             status = memo_store(p, &index, error);
         if (status == DTR_OK && is_get(p->op.code)) {
             status = memo_fetch(p, &index, error);
-            if (status == DTR_OK && !dtri_bits_set(&p->memo.fetched, index))
+            if (status == DTR_OK && !dtri_memo_fetch(&p->memo, index))
                 status = dtri_fail_nomem(error, "the memo of a pickle");
         }
         if (status != DTR_OK)

@@ -2,7 +2,7 @@
  *
  * Opcodes of protocols 0 to 5 that make plain values are read; those that name, call or build
  * objects are refused by name and place before anything else is looked at.  The file is read twice.
- * The first pass checks every opcode and length, and learns which memo entries are ever fetched.
+ * The first pass checks every opcode and length, and learns how often each memo entry is fetched.
  * The second builds values; those that nothing can reach again are freed at once, and containers
  * that a rule names are handed over when they are complete and then emptied.  So memory follows
  * what is shared in the file and what is handed over as one, not the size of the file.
