@@ -126,37 +126,30 @@ static void keep(struct dtri_collector *c, struct stream *s, const dtr_event *ev
 
 /* --- from the rings --------------------------------------------------------------------------- */
 
-static void take_name(struct dtri_collector *c, struct stream *s, int64_t id, const char *data,
-                      size_t size)
-{
-    const struct dtri_collector_output *out = &c->options.output;
-    char text[DTRI_RING_MAX_BYTES + 1];
-    dtr_error error = {0};
-    memcpy(text, data, size);
-    text[size] = 0;
-    s->dirty = true;
-    if (out->name && s->end.status == DTR_OK)
-        note(s, out->name(out->self, (unsigned)(s - c->streams), id, text, &error), &error);
-}
-
+/* A copy, since the program may still change what is in the ring. */
 static bool take_data(struct dtri_collector *c, struct stream *s, unsigned kind,
                       const uint64_t *words, uint64_t n)
 {
     const struct dtri_collector_output *out = &c->options.output;
+    unsigned stream = (unsigned)(s - c->streams);
+    char copy[DTRI_RING_MAX_BYTES + 1];
     dtr_error error = {0};
+    dtr_status status = DTR_OK;
     int64_t id;
     size_t size;
     const char *data = dtri_record_data(words, n, &id, &size);
     if (!data)
         return false;
-    if (kind == DTRI_RECORD_NAME) {
-        take_name(c, s, id, data, size);
-        return true;
-    }
+    memcpy(copy, data, size);
+    copy[size] = 0;
     s->dirty = true;
-    if (out->message && s->end.status == DTR_OK)
-        note(s, out->message(out->self, (unsigned)(s - c->streams), id, data, size, &error),
-             &error);
+    if (s->end.status != DTR_OK)
+        return true;
+    if (kind == DTRI_RECORD_NAME && out->name)
+        status = out->name(out->self, stream, id, copy, &error);
+    else if (kind == DTRI_RECORD_MESSAGE && out->message)
+        status = out->message(out->self, stream, id, copy, size, &error);
+    note(s, status, &error);
     return true;
 }
 
@@ -175,6 +168,17 @@ static bool take_window(struct dtri_collector *c, struct stream *s, const uint64
     return true;
 }
 
+static bool take_dump(struct dtri_collector *c, struct stream *s, const uint64_t *words, uint64_t n)
+{
+    uint64_t cause = DTRI_WINDOW_KILLED + 1;
+    if (n == 2)
+        memcpy(&cause, words, sizeof cause);
+    if (cause > DTRI_WINDOW_KILLED)
+        return false;
+    dump(c, s, (int)cause);
+    return true;
+}
+
 static bool take(struct dtri_collector *c, struct stream *s, unsigned kind, const uint64_t *words,
                  uint64_t n)
 {
@@ -188,10 +192,7 @@ static bool take(struct dtri_collector *c, struct stream *s, unsigned kind, cons
     case DTRI_RECORD_WINDOW:
         return take_window(c, s, words, n);
     case DTRI_RECORD_DUMP:
-        if (n != 2 || words[0] > DTRI_WINDOW_KILLED)
-            return false;
-        dump(c, s, (int)words[0]);
-        return true;
+        return take_dump(c, s, words, n);
     default:
         if (!dtri_record_event(kind, words, n, &event))
             return false;
@@ -248,6 +249,15 @@ static void open_stream(struct dtri_collector *c, struct stream *s)
          &error);
 }
 
+/* A count of the program's, which is 0 and damage if it cannot be. */
+static int64_t sane(struct stream *s, int64_t count)
+{
+    if (count >= 0 && count <= INT64_MAX / 4)
+        return count;
+    s->end.damaged = true;
+    return 0;
+}
+
 /* The program's side is over: what is left is written, and the output told. */
 static void finish(struct dtri_collector *c, struct stream *s, bool died)
 {
@@ -261,8 +271,8 @@ static void finish(struct dtri_collector *c, struct stream *s, bool died)
     s->flight = NULL;
     s->open = false;
     s->end.died = died;
-    s->end.lost_ring += (int64_t)atomic_load(&ring->dropped);
-    s->end.record_ns = atomic_load(&ring->record_ns);
+    s->end.lost_ring += sane(s, (int64_t)atomic_load(&ring->dropped));
+    s->end.record_ns = sane(s, atomic_load(&ring->record_ns));
     dtr_status status = s->end.status;
     if (out->closed)
         status = out->closed(out->self, (unsigned)(s - c->streams), &s->end, &error);

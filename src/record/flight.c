@@ -102,8 +102,10 @@ static bool reserve(struct dtri_flight *flight)
 
 static bool too_old(const struct dtri_flight *flight)
 {
+    int64_t oldest;
     return flight->keep_ns != DTR_NONE && flight->n > 1 &&
-           flight->first->words[flight->at + 1] < flight->newest_ts_ns - flight->keep_ns;
+           !__builtin_sub_overflow(flight->newest_ts_ns, flight->keep_ns, &oldest) &&
+           flight->first->words[flight->at + 1] < oldest;
 }
 
 bool dtri_flight_push(struct dtri_flight *flight, const dtr_event *event)

@@ -486,13 +486,20 @@ bool dtri_producer_wait(struct dtri_producer *p)
 
 /* --- the collector's side --------------------------------------------------------------------- */
 
+/* The program may write there at any time: what was checked must not be read again. */
+static uint64_t read_once(const uint64_t *word)
+{
+    return *(const volatile uint64_t *)word;
+}
+
 const uint64_t *dtri_ring_peek(struct dtri_ring_reader *reader, uint64_t tail, uint64_t head,
                                unsigned *out_kind, uint64_t *out_words)
 {
     if (tail == head || reader->damaged)
         return NULL;
-    uint64_t at = tail & (reader->n_words - 1), header = reader->words[at], n = header >> 16;
-    if (n < 1 || n > head - tail || n > reader->n_words - at) {
+    uint64_t at = tail & (reader->n_words - 1), header = read_once(reader->words + at);
+    uint64_t n = header >> 16;
+    if (head - tail > reader->n_words || n < 1 || n > head - tail || n > reader->n_words - at) {
         reader->damaged = true;
         return NULL;
     }
@@ -514,9 +521,10 @@ bool dtri_record_event(unsigned kind, const uint64_t *words, uint64_t n, dtr_eve
 
 const char *dtri_record_data(const uint64_t *words, uint64_t n, int64_t *out_id, size_t *out_size)
 {
-    if (n < 3 || words[1] > DTRI_RING_MAX_BYTES || words[1] > (n - 3) * 8)
+    uint64_t size = n < 3 ? UINT64_MAX : read_once(words + 1);
+    if (size > DTRI_RING_MAX_BYTES || size > (n - 3) * 8)
         return NULL;
     *out_id = (int64_t)words[0];
-    *out_size = (size_t)words[1];
+    *out_size = (size_t)size;
     return (const char *)(words + 2);
 }

@@ -339,7 +339,8 @@ static dtr_status write_end(struct stream *s, const struct dtri_stream_end *end,
         dtri_run_set_text(run->why, "the program ended without closing its session");
         run->record_ns = 0;
     }
-    run->record_ns = (run->record_ns == DTRI_NULL ? 0 : run->record_ns) + end->record_ns;
+    bool known = run->record_ns >= 0 && run->record_ns <= INT64_MAX / 2;
+    run->record_ns = (known ? run->record_ns : 0) + end->record_ns;
     dtr_status status = add_losses(s, end, error);
     if (status == DTR_OK)
         status = dtri_store_update_run(s->file->store, run, error);
