@@ -64,8 +64,56 @@ static void print_setting(sqlite3_stmt *row)
 
 static void print_loss(sqlite3_stmt *row)
 {
-    printf("  LOST           %lld events: %s\n", (long long)sqlite3_column_int64(row, 1),
-           text_at(row, 0));
+    const char *reason = text_at(row, 0);
+    const char *label = strcmp(reason, "overwritten") == 0 ? "given up" : "LOST";
+    if (sqlite3_column_type(row, 1) == SQLITE_NULL)
+        printf("  %-14s an unknown number of events: %s\n", label, reason);
+    else
+        printf("  %-14s %lld events: %s\n", label, (long long)sqlite3_column_int64(row, 1), reason);
+}
+
+/* Times count from the start of the run. */
+static void print_window(sqlite3_stmt *row)
+{
+    char begin[DTRI_UNITS_TEXT], end[DTRI_UNITS_TEXT] = "the last event";
+    dtri_format_ns(sqlite3_column_int64(row, 0), begin);
+    if (sqlite3_column_type(row, 1) != SQLITE_NULL)
+        dtri_format_ns(sqlite3_column_int64(row, 1), end);
+    printf("  %-14s %s to %s (%s to %s)", "recorded", begin, end, text_at(row, 2), text_at(row, 3));
+    if (sqlite3_column_int64(row, 4))
+        printf(", %lld events left out", (long long)sqlite3_column_int64(row, 4));
+    putchar('\n');
+}
+
+static void print_place(const struct dtri_run *run)
+{
+    char text[DTRI_UNITS_TEXT];
+    if (strcmp(run->kind, "live") == 0) {
+        printf("  %-14s %s, process %" PRId64, "where", run->host[0] ? run->host : "unknown host",
+               run->pid);
+        if (run->rank != DTRI_NULL)
+            printf(", rank %" PRId64, run->rank);
+        putchar('\n');
+    }
+    if (run->source[0])
+        printf("  %-14s %s\n", "from", run->source);
+    if (strcmp(run->clock, "monotonic") == 0 && run->unix_offset_ns == DTRI_NULL)
+        printf("  %-14s unaligned: its times cannot be compared with those of other runs\n",
+               "clock");
+    else if (run->unix_offset_ns != DTRI_NULL)
+        printf("  %-14s times + %" PRId64 " ns are Unix time, within %s\n", "clock",
+               run->unix_offset_ns, dtri_format_ns(run->unix_uncertainty_ns, text));
+}
+
+static void print_completeness(const struct dtri_run *run, const struct dtri_completeness *c)
+{
+    if (strcmp(run->result, "running") == 0)
+        puts("  complete       no: the run has not ended, or was killed");
+    else
+        printf("  complete       %s\n", c->lost || c->unknown ? "no: see above"
+                                        : dtri_is_complete(c)
+                                            ? "yes, no event was lost"
+                                            : "of what was to be recorded: see above");
 }
 
 static void print_kind(sqlite3_stmt *row)
@@ -78,12 +126,13 @@ static void print_kind(sqlite3_stmt *row)
 static dtr_status print_run(struct dtri_store *store, const struct dtri_run *run, dtr_error *error)
 {
     char text[DTRI_UNITS_TEXT];
-    int64_t losses;
+    struct dtri_completeness complete;
     printf("run %" PRId64 " (%s): %s%s%s\n", run->id, run->kind, run->result,
            run->why[0] ? ", " : "", run->why);
     printf("  %-14s %s\n", run->program[0] ? "program" : "trace",
            run->program[0] ? run->program : run->trace);
     print_time("started", run->started_at_unix_ns);
+    print_place(run);
     print_budget(run);
     if (run->peak_bytes != DTRI_NULL)
         printf("  %-14s %s (%" PRId64 ")\n", "peak", dtri_format_bytes(run->peak_bytes, text),
@@ -91,12 +140,16 @@ static dtr_status print_run(struct dtri_store *store, const struct dtri_run *run
     dtr_status status = print_query(store, run->id, "SELECT reason, count FROM loss WHERE run = ?1",
                                     print_loss, error);
     if (status == DTR_OK)
-        status = dtri_store_losses(store, run->id, &losses, error);
+        status = print_query(store, run->id,
+                             "SELECT w.begin_ts_ns - r.base_ts_ns, w.end_ts_ns - r.base_ts_ns, "
+                             "w.opened_by, coalesce(w.closed_by, 'end'), w.skipped FROM "
+                             "recording_window AS w JOIN run AS r ON r.id = w.run WHERE w.run = ?1 "
+                             "ORDER BY w.id",
+                             print_window, error);
+    if (status == DTR_OK)
+        status = dtri_store_completeness(store, run->id, &complete, error);
     if (status == DTR_OK && run->has_events == 1) {
-        if (strcmp(run->result, "running") == 0)
-            puts("  complete       no: the run has not ended, or was killed");
-        else
-            printf("  complete       %s\n", losses ? "no: see above" : "yes, no event was lost");
+        print_completeness(run, &complete);
         puts("  events");
         status =
             print_query(store, run->id,

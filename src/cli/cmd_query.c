@@ -124,6 +124,22 @@ static int authorize(void *unused, int action, const char *a, const char *b, con
     }
 }
 
+/* Connecting a virtual table looks to an authorizer like changing the schema; so they are connected
+ * before there is one. */
+static void connect_tables(sqlite3 *db)
+{
+    int n;
+    const dtr_event_info *infos = dtr_event_infos(&n);
+    for (int i = -1; i < n; i++) {
+        char sql[80];
+        sqlite3_stmt *statement = NULL;
+        snprintf(sql, sizeof sql, "SELECT 1 FROM dtr_%s%s", i < 0 ? "tile" : "event_",
+                 i < 0 ? "" : infos[i].name);
+        sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+        sqlite3_finalize(statement);
+    }
+}
+
 static void set_limits(sqlite3 *db, const struct settings *settings)
 {
     sqlite3_hard_heap_limit64(MAX_MEMORY);
@@ -414,6 +430,7 @@ static dtr_status query(const char *path, const char *sql, const struct settings
     dtr_status status = dtri_store_open(path, DTRI_STORE_READ, &store, error);
     if (status != DTR_OK)
         return status;
+    connect_tables(dtri_store_db(store));
     set_limits(dtri_store_db(store), settings);
     status = prepare(store, sql, settings, &statement, error);
     if (status == DTR_OK) {

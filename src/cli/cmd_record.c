@@ -202,9 +202,9 @@ static void print_summary(void *user, struct dtri_store *store, const struct dtr
 {
     struct recording *r = user;
     char peak[DTRI_UNITS_TEXT], budget[DTRI_UNITS_TEXT];
-    int64_t losses = 0;
+    struct dtri_completeness complete = {0};
     snprintf(r->path, sizeof r->path, "%s", dtri_store_path(store));
-    dtri_store_losses(store, run->id, &losses, NULL);
+    dtri_store_completeness(store, run->id, &complete, NULL);
     fprintf(stderr, "dtrscope: run %" PRId64 " %s", run->id, run->result);
     if (run->peak_bytes != DTRI_NULL)
         fprintf(stderr,
@@ -213,8 +213,14 @@ static void print_summary(void *user, struct dtri_store *store, const struct dtr
                 run->budget_bytes == DTRI_NULL ? "no budget"
                                                : dtri_format_bytes(run->budget_bytes, budget),
                 run->evictions, run->rematerializations, run->slowdown);
-    if (losses)
-        fprintf(stderr, "; %" PRId64 " EVENTS LOST", losses);
+    if (complete.overwritten)
+        fprintf(stderr, "; %" PRId64 " events overwritten by newer ones", complete.overwritten);
+    if (complete.skipped)
+        fprintf(stderr, "; %" PRId64 " events left out on purpose", complete.skipped);
+    if (complete.unknown)
+        fputs("; AN UNKNOWN NUMBER OF EVENTS LOST", stderr);
+    else if (complete.lost)
+        fprintf(stderr, "; %" PRId64 " EVENTS LOST", complete.lost);
     fputc('\n', stderr);
 }
 

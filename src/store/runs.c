@@ -315,19 +315,37 @@ dtr_status dtri_store_set_window(struct dtri_store *store, int64_t run,
                    4, error);
 }
 
-dtr_status dtri_store_losses(struct dtri_store *store, int64_t run, int64_t *out_count,
-                             dtr_error *error)
+dtr_status dtri_store_completeness(struct dtri_store *store, int64_t run,
+                                   struct dtri_completeness *out, dtr_error *error)
 {
     sqlite3_stmt *statement = NULL;
     dtr_status status = dtri_store_prepare(
-        store, "SELECT coalesce(sum(count), 0) FROM loss WHERE run = ?1", &statement, error);
+        store,
+        "SELECT coalesce(sum(count) FILTER (WHERE reason != 'overwritten'), 0), "
+        "count(*) FILTER (WHERE count IS NULL), "
+        "coalesce(sum(count) FILTER (WHERE reason = 'overwritten'), 0), "
+        "(SELECT count(*) FROM recording_window WHERE run = ?1), "
+        "(SELECT coalesce(sum(skipped), 0) FROM recording_window WHERE run = ?1) "
+        "FROM loss WHERE run = ?1",
+        &statement, error);
     if (status != DTR_OK)
         return status;
     sqlite3_bind_int64(statement, 1, run);
     if (sqlite3_step(statement) == SQLITE_ROW)
-        *out_count = sqlite3_column_int64(statement, 0);
+        *out = (struct dtri_completeness){
+            .lost = sqlite3_column_int64(statement, 0),
+            .unknown = sqlite3_column_int64(statement, 1) != 0,
+            .overwritten = sqlite3_column_int64(statement, 2),
+            .windows = sqlite3_column_int64(statement, 3),
+            .skipped = sqlite3_column_int64(statement, 4),
+        };
     else
         status = dtri_store_fail(store, "reading losses", error);
     sqlite3_finalize(statement);
     return status;
+}
+
+bool dtri_is_complete(const struct dtri_completeness *c)
+{
+    return !c->lost && !c->unknown && !c->overwritten && !c->windows;
 }

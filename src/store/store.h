@@ -99,9 +99,17 @@ struct dtri_window {
 /* Replaces the window of the same id. */
 dtr_status dtri_store_set_window(struct dtri_store *store, int64_t run,
                                  const struct dtri_window *window, dtr_error *error);
-/* Events missing from a run, all reasons together. */
-dtr_status dtri_store_losses(struct dtri_store *store, int64_t run, int64_t *out_count,
-                             dtr_error *error);
+/* Whether all that happened in a run is in its file. */
+struct dtri_completeness {
+    int64_t lost;        /* events, of all reasons that know their count */
+    bool unknown;        /* there is a reason that does not */
+    int64_t overwritten; /* not lost but given up, by a flight recorder */
+    int64_t windows;     /* 0: the whole run was recorded */
+    int64_t skipped;     /* events outside of the windows */
+};
+dtr_status dtri_store_completeness(struct dtri_store *store, int64_t run,
+                                   struct dtri_completeness *out, dtr_error *error);
+bool dtri_is_complete(const struct dtri_completeness *c);
 
 /* --- events ----------------------------------------------------------------------------------- */
 
@@ -111,6 +119,8 @@ dtr_status dtri_store_writer_new(struct dtri_store *store, int64_t run,
                                  struct dtri_store_writer **out_writer, dtr_error *error);
 dtr_status dtri_store_writer_add(struct dtri_store_writer *writer, const dtr_event *event,
                                  dtr_error *error);
+/* Chunks from now on in format 2 (zstd) or 1, see chunk.h; 1 unless told. */
+void dtri_store_writer_compress(struct dtri_store_writer *writer, bool compress);
 /* Writes out chunks that are not full. */
 dtr_status dtri_store_writer_flush(struct dtri_store_writer *writer, dtr_error *error);
 void dtri_store_writer_free(struct dtri_store_writer *writer); /* accepts NULL; does not flush */

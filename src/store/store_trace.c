@@ -317,7 +317,7 @@ static dtr_status find_run(struct rebuild *b, struct dtri_run *out_run, dtr_erro
 {
     struct dtri_run *runs;
     int n;
-    int64_t lost = 0;
+    struct dtri_completeness complete;
     dtr_status status = dtri_store_runs(b->store, &runs, &n, error);
     if (status != DTR_OK)
         return status;
@@ -338,13 +338,19 @@ static dtr_status find_run(struct rebuild *b, struct dtri_run *out_run, dtr_erro
                          "write, so it cannot be replayed; give a recorded run or an operator log",
                          dtri_store_path(b->store), out_run->source);
     b->run = out_run->id;
-    status = dtri_store_losses(b->store, b->run, &lost, error);
-    if (status == DTR_OK && lost)
-        return dtri_fail(error, DTR_E_FORMAT, 0,
-                         "%s: %lld events of the run are lost, so it cannot be replayed; record it "
-                         "again with a larger ring or more disk space",
-                         dtri_store_path(b->store), (long long)lost);
-    return status;
+    status = dtri_store_completeness(b->store, b->run, &complete, error);
+    if (status != DTR_OK || dtri_is_complete(&complete))
+        return status;
+    if (complete.windows)
+        return dtri_fail(
+            error, DTR_E_FORMAT, 0,
+            "%s: only parts of the run were recorded, so it cannot be replayed; record "
+            "it whole",
+            dtri_store_path(b->store));
+    return dtri_fail(error, DTR_E_FORMAT, 0,
+                     "%s: %lld events of the run are lost, so it cannot be replayed; record it "
+                     "again with a larger ring or more disk space",
+                     dtri_store_path(b->store), (long long)(complete.lost + complete.overwritten));
 }
 
 static dtr_status rebuild(struct rebuild *b, const char *path, struct dtri_trace **out_trace,
