@@ -89,8 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (fd < 0 || write(fd, data, size) != (ssize_t)size || close(fd) != 0)
         abort();
     snprintf(output, sizeof output, "%s.db", path);
-    struct dtri_import_options options = {
-        .path = path, .output = output, .format = import_format};
+    struct dtri_import_options options = {.path = path, .output = output, .format = import_format};
     if (dtri_import_file(&options, &result, &error) == DTR_OK)
         check_file(output, &result);
     else if (!error.text[0] || access(output, F_OK) == 0)
