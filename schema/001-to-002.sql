@@ -62,6 +62,9 @@ ALTER TABLE loss_2 RENAME TO loss;
 
 ALTER TABLE clock_sample ADD COLUMN uncertainty_ns INTEGER;
 
+DROP INDEX event_chunk_of;
+CREATE INDEX event_chunk_of ON event_chunk (run, kind, ts_min, ts_max);
+
 CREATE TABLE recording_window (
     run          INTEGER NOT NULL REFERENCES run (id),
     id           INTEGER NOT NULL,

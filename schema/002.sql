@@ -127,7 +127,7 @@ CREATE TABLE event_chunk (
     format  INTEGER NOT NULL,
     data    BLOB NOT NULL
 );
-CREATE INDEX event_chunk_of ON event_chunk (run, kind, ts_min);
+CREATE INDEX event_chunk_of ON event_chunk (run, kind, ts_min, ts_max);
 
 -- What the tiles count: one row a track.
 CREATE TABLE track (

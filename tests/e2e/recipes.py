@@ -131,6 +131,30 @@ def check_slowly(file):
             sys.exit(f"{name} on {file.name} found nothing, so it shows nothing")
 
 
+def check_reference(file):
+    """schema/reference.md has every table and column, and no other."""
+    documented, table = {}, None
+    for line in (SOURCE / "schema/reference.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("## "):
+            table = documented.setdefault(line[3:], {})
+        elif line.startswith("|") and cells[0] not in ("column", "---"):
+            table[cells[0]] = (cells[1], cells[2])
+    found = {name: {c["name"]: c for c in query(file, f"PRAGMA table_info({name})")}
+             for name in [t["name"] for t in query(file, "SELECT name FROM sqlite_schema WHERE "
+                                                         "type = 'table'")]}
+    if documented.keys() != found.keys():
+        sys.exit(f"schema/reference.md and the tables differ: {documented.keys() ^ found.keys()}")
+    for name, columns in found.items():
+        if columns.keys() != documented[name].keys():
+            sys.exit(f"{name}: {columns.keys() ^ documented[name].keys()}")
+        for column, info in columns.items():
+            kind, meaning = documented[name][column]
+            nullable = not info["notnull"] and not info["pk"]
+            if not meaning or nullable != ("NULL" in kind) or (nullable and "NULL" not in meaning):
+                sys.exit(f"schema/reference.md: {name}.{column} does not say what NULL means: {meaning}")
+
+
 def main():
     if not shutil.which("sqlite3"):
         print("skipped: sqlite3 is not installed")
@@ -157,6 +181,7 @@ def main():
                 if ours:
                     answered.add(recipe.stem)
         check_slowly(live)
+        check_reference(live)
         print(f"{len(RECIPES)} recipes, {len(answered)} with rows; without: "
               f"{sorted(set(file.stem for file in RECIPES) - answered)}")
 
