@@ -25,6 +25,8 @@ struct dtri_store_writer {
     struct bucket *by_kind[64];
     int n_buckets;
     unsigned char *packed;
+    bool compress;
+    struct dtri_chunk_codec codec;
 };
 
 void dtri_store_writer_free(struct dtri_store_writer *w)
@@ -35,6 +37,7 @@ void dtri_store_writer_free(struct dtri_store_writer *w)
         dtri_free(w->buckets[i].columns[0]);
     dtri_free(w->buckets);
     dtri_free(w->packed);
+    dtri_chunk_codec_done(&w->codec);
     dtri_free(w);
 }
 
@@ -63,46 +66,74 @@ dtr_status dtri_store_writer_new(struct dtri_store *store, int64_t run,
     return DTR_OK;
 }
 
+void dtri_store_writer_compress(struct dtri_store_writer *w, bool compress)
+{
+    w->compress = compress;
+}
+
 static void range(const int64_t *values, int n, int64_t *out_min, int64_t *out_max)
 {
-    *out_min = *out_max = values[0];
+    int64_t min = values[0], max = values[0];
     for (int i = 1; i < n; i++) {
-        *out_min = values[i] < *out_min ? values[i] : *out_min;
-        *out_max = values[i] > *out_max ? values[i] : *out_max;
+        min = values[i] < min ? values[i] : min;
+        max = values[i] > max ? values[i] : max;
     }
+    *out_min = min;
+    *out_max = max;
+}
+
+/* A statement to insert a chunk, inside a transaction. */
+static dtr_status ready_to_insert(struct dtri_store *store, dtr_error *error)
+{
+    dtr_status status = DTR_OK;
+    if (sqlite3_get_autocommit(store->db))
+        status = dtri_store_exec(store, "BEGIN", error);
+    if (status == DTR_OK && !store->insert_chunk)
+        status = dtri_store_prepare(
+            store, "INSERT INTO event_chunk VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            &store->insert_chunk, error);
+    return status;
+}
+
+/* The events of a bucket, packed; borrowed until the next. */
+static dtr_status pack(struct dtri_store_writer *w, const struct bucket *b, int n,
+                       const unsigned char **out_data, size_t *out_size, dtr_error *error)
+{
+    *out_size =
+        dtri_chunk_pack((const int64_t *const *)b->columns, 2 + b->info->n_fields, n, w->packed);
+    *out_data = w->packed;
+    if (w->compress &&
+        dtri_chunk_compress(&w->codec, w->packed, *out_size, out_data, out_size) != DTR_OK)
+        return dtri_fail_nomem(error, "compressing events");
+    return DTR_OK;
 }
 
 static dtr_status write_chunk(struct dtri_store_writer *w, struct bucket *b, dtr_error *error)
 {
     struct dtri_store *store = w->store;
-    if (sqlite3_get_autocommit(store->db)) {
-        dtr_status status = dtri_store_exec(store, "BEGIN", error);
-        if (status != DTR_OK)
-            return status;
-    }
-    if (!store->insert_chunk) {
-        dtr_status status = dtri_store_prepare(
-            store, "INSERT INTO event_chunk VALUES (NULL, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            &store->insert_chunk, error);
-        if (status != DTR_OK)
-            return status;
-    }
+    const unsigned char *data;
+    size_t size;
     int64_t ts_min, ts_max, seq_min, seq_max;
-    range(b->columns[0], b->n, &ts_min, &ts_max);
-    range(b->columns[1], b->n, &seq_min, &seq_max);
-    size_t size =
-        dtri_chunk_pack((const int64_t *const *)b->columns, 2 + b->info->n_fields, b->n, w->packed);
-    const int64_t integers[] = {w->run,  b->info->kind, ts_min, ts_max,
-                                seq_min, seq_max,       b->n,   DTRI_CHUNK_FORMAT};
-    for (int i = 0; i < 8; i++)
-        sqlite3_bind_int64(store->insert_chunk, i + 1, integers[i]);
-    sqlite3_bind_blob64(store->insert_chunk, 9, w->packed, size, SQLITE_STATIC);
-    dtr_status status = dtri_tiles_add(store, w->run, b->info->kind, b->n,
-                                       (const int64_t *const *)b->columns, error);
+    int n = b->n;
+    range(b->columns[0], n, &ts_min, &ts_max);
+    range(b->columns[1], n, &seq_min, &seq_max);
     b->n = 0;
+    dtr_status status = ready_to_insert(store, error);
+    if (status == DTR_OK)
+        status = dtri_tiles_add(store, w->run, b->info->kind, n, (const int64_t *const *)b->columns,
+                                error);
     if (status != DTR_OK)
         return status;
-    status = dtri_store_step(store, store->insert_chunk, "writing events", error);
+    status = pack(w, b, n, &data, &size, error);
+    const int64_t integers[] = {
+        w->run,  b->info->kind, ts_min, ts_max,
+        seq_min, seq_max,       n,      w->compress ? DTRI_CHUNK_FORMAT_ZSTD : DTRI_CHUNK_FORMAT};
+    for (int i = 0; i < 8; i++)
+        sqlite3_bind_int64(store->insert_chunk, i + 1, integers[i]);
+    if (status == DTR_OK) {
+        sqlite3_bind_blob64(store->insert_chunk, 9, data, size, SQLITE_STATIC);
+        status = dtri_store_step(store, store->insert_chunk, "writing events", error);
+    }
     if (status != DTR_OK)
         dtri_tiles_break(store);
     return status;
@@ -152,6 +183,7 @@ struct dtri_store_reader {
     int n_columns;
     uint64_t wanted;
     int64_t *columns[MAX_COLUMNS];
+    struct dtri_chunk_codec codec;
 };
 
 void dtri_store_reader_free(struct dtri_store_reader *r)
@@ -159,6 +191,7 @@ void dtri_store_reader_free(struct dtri_store_reader *r)
     if (!r)
         return;
     sqlite3_finalize(r->statement);
+    dtri_chunk_codec_done(&r->codec);
     dtri_free(r->columns[0]);
     dtri_free(r);
 }
@@ -209,9 +242,11 @@ dtr_status dtri_store_reader_next(struct dtri_store_reader *r, int *out_n,
     int64_t n = sqlite3_column_int64(r->statement, 0);
     const void *data = sqlite3_column_blob(r->statement, 2);
     size_t size = (size_t)sqlite3_column_bytes(r->statement, 2);
-    if (n < 1 || n > DTRI_CHUNK_EVENTS ||
-        sqlite3_column_int64(r->statement, 1) != DTRI_CHUNK_FORMAT || !data ||
-        !dtri_chunk_unpack(data, size, r->n_columns, (int)n, r->wanted, r->columns))
+    dtr_status status = dtri_chunk_decode(&r->codec, sqlite3_column_int64(r->statement, 1), data,
+                                          size, r->n_columns, n, r->wanted, r->columns);
+    if (status == DTR_E_NOMEM)
+        return dtri_fail_nomem(error, "reading events");
+    if (status != DTR_OK)
         return dtri_fail(error, DTR_E_FORMAT, 0, "%s: event chunk %lld is damaged", r->store->path,
                          (long long)sqlite3_column_int64(r->statement, 3));
     *out_n = (int)n;

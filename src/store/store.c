@@ -154,8 +154,12 @@ static dtr_status create_views(struct dtri_store *store, const char *create, dtr
 
 static dtr_status create_schema(struct dtri_store *store, dtr_error *error)
 {
-    dtr_status status = dtri_store_exec(
-        store, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; BEGIN", error);
+    /* A chunk takes 20 to 100 kB: with SQLite's 4096 it would be 20 reads and as many entries of
+     * the log. Measured, a narrow window costs a third, and writing three quarters. */
+    dtr_status status = dtri_store_exec(store,
+                                        "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; "
+                                        "PRAGMA synchronous = NORMAL; BEGIN",
+                                        error);
     if (status == DTR_OK)
         status = dtri_store_exec(store, (const char *)dtri_schema, error);
     if (status == DTR_OK)

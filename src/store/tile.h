@@ -92,7 +92,7 @@ int dtri_tile_level(int64_t ts_min, int64_t ts_max, int64_t max_buckets);
 dtr_status dtri_tiles_levels(struct dtri_store *store, int64_t run, int *out_base, int *out_top,
                              dtr_error *error);
 
-/* What to draw [ts_min, ts_max] from: the finest level with at most `max_buckets`, or
+/* What to draw [ts_min, ts_max] from: the finest level of the run with at most `max_buckets`, or
  * DTRI_TILE_NONE when the tiles are too coarse (or missing) and the events themselves should be
  * read from their chunks. */
 dtr_status dtri_tiles_pick(struct dtri_store *store, int64_t run, int64_t ts_min, int64_t ts_max,

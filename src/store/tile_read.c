@@ -30,9 +30,8 @@ dtr_status dtri_tiles_pick(struct dtri_store *store, int64_t run, int64_t ts_min
     dtr_status status = dtri_tiles_levels(store, run, &base, &top, error);
     if (status != DTR_OK)
         return status;
-    *out_level = level >= base ? level : DTRI_TILE_NONE;
-    if (base == DTRI_TILE_NONE)
-        *out_level = DTRI_TILE_NONE;
+    /* There is a level with a quarter of the buckets or more, but for windows below the base. */
+    *out_level = base != DTRI_TILE_NONE && level >= base ? level : DTRI_TILE_NONE;
     return DTR_OK;
 }
 

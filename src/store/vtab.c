@@ -32,6 +32,7 @@ struct event_cursor {
     sqlite3_stmt *chunks;
     int64_t *columns[MAX_COLUMNS];
     uint64_t wanted;
+    struct dtri_chunk_codec codec;
     int64_t run, rowid;
     int n, at;
     int done;
@@ -127,6 +128,7 @@ static int table_close(sqlite3_vtab_cursor *base)
 {
     struct event_cursor *cursor = (struct event_cursor *)base;
     sqlite3_finalize(cursor->chunks);
+    dtri_chunk_codec_done(&cursor->codec);
     sqlite3_free(cursor->columns[0]);
     sqlite3_free(cursor);
     return SQLITE_OK;
@@ -152,11 +154,12 @@ static int next_chunk(struct event_cursor *cursor)
     int64_t n = sqlite3_column_int64(cursor->chunks, 1);
     const void *data = sqlite3_column_blob(cursor->chunks, 3);
     size_t size = (size_t)sqlite3_column_bytes(cursor->chunks, 3);
-    if (n < 1 || n > DTRI_CHUNK_EVENTS || !data ||
-        sqlite3_column_int64(cursor->chunks, 2) != DTRI_CHUNK_FORMAT ||
-        !dtri_chunk_unpack(data, size, 2 + table->info->n_fields, (int)n, cursor->wanted,
-                           cursor->columns))
-        return damaged(table, sqlite3_column_int64(cursor->chunks, 4));
+    dtr_status status =
+        dtri_chunk_decode(&cursor->codec, sqlite3_column_int64(cursor->chunks, 2), data, size,
+                          2 + table->info->n_fields, n, cursor->wanted, cursor->columns);
+    if (status != DTR_OK)
+        return status == DTR_E_NOMEM ? SQLITE_NOMEM
+                                     : damaged(table, sqlite3_column_int64(cursor->chunks, 4));
     cursor->run = sqlite3_column_int64(cursor->chunks, 0);
     cursor->n = (int)n;
     cursor->at = 0;
@@ -176,12 +179,14 @@ static int table_filter(sqlite3_vtab_cursor *base, int which, const char *wanted
     cursor->rowid = 0;
     sqlite3_finalize(cursor->chunks);
     cursor->chunks = NULL;
-    int code =
-        sqlite3_prepare_v2(table->db,
-                           "SELECT run, n, format, data, id FROM main.event_chunk WHERE kind = ?1 "
-                           "AND (?2 IS NULL OR run = ?2) AND (?3 IS NULL OR ts_max >= ?3) "
-                           "AND (?4 IS NULL OR ts_min <= ?4)",
-                           -1, &cursor->chunks, NULL);
+    /* With a run, by the index, which has all that is asked; the data only of what it finds. */
+    char *sql = sqlite3_mprintf(
+        "SELECT c.run, c.n, c.format, c.data, c.id FROM (SELECT id FROM main.event_chunk "
+        "WHERE kind = ?1%s%s%s ORDER BY id) AS o CROSS JOIN main.event_chunk AS c ON c.id = o.id",
+        which & BY_RUN ? " AND run = ?2" : "", which & FROM_TS ? " AND ts_max >= ?3" : "",
+        which & TO_TS ? " AND ts_min <= ?4" : "");
+    int code = sql ? sqlite3_prepare_v2(table->db, sql, -1, &cursor->chunks, NULL) : SQLITE_NOMEM;
+    sqlite3_free(sql);
     if (code != SQLITE_OK)
         return code;
     sqlite3_bind_int(cursor->chunks, 1, (int)table->info->kind);
