@@ -9,7 +9,7 @@
 
 /* --- the stream ------------------------------------------------------------------------------- */
 
-/* Where one kind stands.  `n` is 0 at its end. */
+/* Where one kind stands. */
 struct lane {
     const dtr_event_info *info;
     struct dtri_store_reader *reader;
@@ -17,9 +17,18 @@ struct lane {
     int n, at;
 };
 
+/* The lanes that have an event are a heap by its seq, then the order of the kinds.  Events of one
+ * kind come in runs, so mostly the first lane stays the first and two comparisons tell. */
+struct waiting {
+    int64_t seq;
+    int lane;
+};
+
 struct dtri_stream {
     struct lane *lanes;
-    int n_lanes;
+    struct waiting *heap;
+    int n_lanes, n_waiting;
+    bool taken; /* the first lane's event was handed out */
     int64_t ts_min, ts_max;
     dtr_event event;
 };
@@ -31,10 +40,11 @@ void dtri_stream_free(struct dtri_stream *stream)
     for (int i = 0; stream->lanes && i < stream->n_lanes; i++)
         dtri_store_reader_free(stream->lanes[i].reader);
     dtri_free(stream->lanes);
+    dtri_free(stream->heap);
     dtri_free(stream);
 }
 
-/* To the next row of the lane that begins in the range. */
+/* To the next row of the lane that begins in the range; `n` is 0 at its end. */
 static dtr_status advance(struct dtri_stream *stream, struct lane *lane, dtr_error *error)
 {
     for (;;) {
@@ -51,60 +61,107 @@ static dtr_status advance(struct dtri_stream *stream, struct lane *lane, dtr_err
     }
 }
 
+static bool before(struct waiting a, struct waiting b)
+{
+    return a.seq != b.seq ? a.seq < b.seq : a.lane < b.lane;
+}
+
+/* Puts what was or is to be the first where it belongs. */
+static void sift_down(struct dtri_stream *stream, struct waiting entry)
+{
+    struct waiting *heap = stream->heap;
+    int at = 0;
+    for (int child; (child = 2 * at + 1) < stream->n_waiting; at = child) {
+        child += child + 1 < stream->n_waiting && before(heap[child + 1], heap[child]);
+        if (!before(heap[child], entry))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = entry;
+}
+
+static void sift_up(struct dtri_stream *stream, struct waiting entry)
+{
+    struct waiting *heap = stream->heap;
+    int at = stream->n_waiting++;
+    for (; at && before(entry, heap[(at - 1) / 2]); at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
+    heap[at] = entry;
+}
+
+static dtr_status open_lane(struct dtri_store *store, struct dtri_stream *stream,
+                            const struct dtri_stream_options *options, const dtr_event_info *info,
+                            dtr_error *error)
+{
+    struct lane *lane = &stream->lanes[stream->n_lanes++];
+    lane->info = info;
+    dtr_status status =
+        dtri_store_reader_new(store, options->run, info->kind, options->ts_min, options->ts_max,
+                              DTRI_ALL_COLUMNS, &lane->reader, error);
+    if (status == DTR_OK)
+        status = advance(stream, lane, error);
+    if (status == DTR_OK && lane->n)
+        sift_up(stream, (struct waiting){lane->columns[1][lane->at], stream->n_lanes - 1});
+    return status;
+}
+
 dtr_status dtri_stream_open(struct dtri_store *store, const struct dtri_stream_options *options,
                             struct dtri_stream **out_stream, dtr_error *error)
 {
     int n;
     const dtr_event_info *infos = dtr_event_infos(&n);
     struct dtri_stream *stream = dtri_calloc(1, sizeof *stream);
-    struct lane *lanes = dtri_calloc((size_t)n, sizeof *lanes);
-    if (!stream || !lanes) {
-        dtri_free(stream);
-        dtri_free(lanes);
+    if (!stream)
         return dtri_fail_nomem(error, "a stream of events");
-    }
-    stream->lanes = lanes;
+    stream->lanes = dtri_calloc((size_t)n, sizeof *stream->lanes);
+    stream->heap = dtri_calloc((size_t)n, sizeof *stream->heap);
     stream->ts_min = options->ts_min;
     stream->ts_max = options->ts_max;
-    dtr_status status = DTR_OK;
-    for (int i = 0; i < n && status == DTR_OK; i++) {
-        if (!(options->kinds & DTRI_KIND_BIT(infos[i].kind)))
-            continue;
-        struct lane *lane = &lanes[stream->n_lanes++];
-        lane->info = &infos[i];
-        status = dtri_store_reader_new(store, options->run, infos[i].kind, options->ts_min,
-                                       options->ts_max, DTRI_ALL_COLUMNS, &lane->reader, error);
-        if (status == DTR_OK)
-            status = advance(stream, lane, error);
-    }
-    if (status != DTR_OK) {
+    dtr_status status =
+        stream->lanes && stream->heap ? DTR_OK : dtri_fail_nomem(error, "a stream of events");
+    for (int i = 0; i < n && status == DTR_OK; i++)
+        if (options->kinds & DTRI_KIND_BIT(infos[i].kind))
+            status = open_lane(store, stream, options, &infos[i], error);
+    if (status == DTR_OK)
+        *out_stream = stream;
+    else
         dtri_stream_free(stream);
+    return status;
+}
+
+/* Behind the event that was handed out, in the lane that it came from. */
+static dtr_status step(struct dtri_stream *stream, dtr_error *error)
+{
+    int first = stream->heap[0].lane;
+    struct lane *lane = &stream->lanes[first];
+    dtr_status status = advance(stream, lane, error);
+    if (status != DTR_OK)
         return status;
-    }
-    *out_stream = stream;
+    stream->taken = false;
+    if (lane->n)
+        sift_down(stream, (struct waiting){lane->columns[1][lane->at], first});
+    else if (--stream->n_waiting)
+        sift_down(stream, stream->heap[stream->n_waiting]);
     return DTR_OK;
 }
 
 dtr_status dtri_stream_next(struct dtri_stream *stream, const dtr_event **out_event,
                             dtr_error *error)
 {
-    struct lane *first = NULL;
-    for (int i = 0; i < stream->n_lanes; i++) {
-        struct lane *lane = &stream->lanes[i];
-        if (lane->n && (!first || lane->columns[1][lane->at] < first->columns[1][first->at]))
-            first = lane;
-    }
     *out_event = NULL;
-    if (!first)
-        return DTR_OK;
+    dtr_status status = stream->taken ? step(stream, error) : DTR_OK;
+    if (status != DTR_OK || !stream->n_waiting)
+        return status;
+    const struct lane *lane = &stream->lanes[stream->heap[0].lane];
     dtr_event *event = &stream->event;
-    event->kind = first->info->kind;
-    event->ts_ns = first->columns[0][first->at];
-    event->seq = first->columns[1][first->at];
-    for (int i = 0; i < first->info->n_fields; i++)
-        event->u.raw[i] = first->columns[2 + i][first->at];
+    event->kind = lane->info->kind;
+    event->ts_ns = lane->columns[0][lane->at];
+    event->seq = lane->columns[1][lane->at];
+    for (int i = 0; i < lane->info->n_fields; i++)
+        event->u.raw[i] = lane->columns[2 + i][lane->at];
+    stream->taken = true;
     *out_event = event;
-    return advance(stream, first, error);
+    return DTR_OK;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */

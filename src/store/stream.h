@@ -21,7 +21,7 @@ struct dtri_stream;
 dtr_status dtri_stream_open(struct dtri_store *store, const struct dtri_stream_options *options,
                             struct dtri_stream **out_stream, dtr_error *error);
 /* *out_event is NULL at the end; else it is borrowed until the next call.  DTR_E_FORMAT names a
- * damaged chunk. */
+ * damaged chunk, after all events that come before those that are in it. */
 dtr_status dtri_stream_next(struct dtri_stream *stream, const dtr_event **out_event,
                             dtr_error *error);
 void dtri_stream_free(struct dtri_stream *stream); /* accepts NULL */

@@ -4,6 +4,7 @@
  *     bench_ingest rows N PATH                the reference: one table a kind, one prepared INSERT
  *     bench_ingest make N -                   making the events alone
  *     bench_ingest query N PATH               N windows of a file that `write` made
+ *     bench_ingest pack N PATH                the chunks of any file, packed and read N times
  *
  * The events are those of a training program under a budget, half a million a second: operators
  * with their storages, tensors and operands, runs, allocations, references, and for one operator in
@@ -20,6 +21,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "store/chunk.h"
 #include "store/store.h"
 #include "store/tile.h"
 
@@ -390,11 +392,77 @@ static void query(int64_t n, const char *path)
     free(wall);
 }
 
+/* --- packing ---------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    return seconds(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static void pack(int64_t rounds, const char *path)
+{
+    enum { COLUMNS = 2 + DTR_EVENT_MAX_FIELDS };
+    static unsigned char packed[DTRI_CHUNK_BYTES(COLUMNS, DTRI_CHUNK_EVENTS)];
+    static int64_t back[COLUMNS][DTRI_CHUNK_EVENTS];
+    struct dtri_store *store;
+    struct dtri_chunk_codec codec = {0};
+    int64_t *into[COLUMNS], n_events = 0, bytes = 0, bytes_zstd = 0;
+    double pack_s = 0, zstd_s = 0, unpack_s = 0, unzstd_s = 0;
+    dtr_error error;
+    int n_kinds;
+    for (int c = 0; c < COLUMNS; c++)
+        into[c] = back[c];
+    check(dtri_store_open(path, DTRI_STORE_READ, &store, &error), &error);
+    const dtr_event_info *infos = dtr_event_infos(&n_kinds);
+    for (int k = 0; k < n_kinds; k++) {
+        struct dtri_store_reader *reader;
+        const int64_t *const *columns;
+        int n, n_columns = 2 + infos[k].n_fields;
+        check(dtri_store_reader_new(store, 1, infos[k].kind, INT64_MIN, INT64_MAX, DTRI_ALL_COLUMNS,
+                                    &reader, &error),
+              &error);
+        while (check(dtri_store_reader_next(reader, &n, &columns, &error), &error), n) {
+            const unsigned char *data = packed;
+            size_t size = 0, size_zstd = 0;
+            double t[5] = {now()};
+            for (int64_t i = 0; i < rounds; i++)
+                size = dtri_chunk_pack(columns, n_columns, n, packed);
+            t[1] = now();
+            for (int64_t i = 0; i < rounds; i++)
+                dtri_chunk_unpack(packed, size, n_columns, n, DTRI_ALL_COLUMNS, into);
+            t[2] = now();
+            for (int64_t i = 0; i < rounds; i++)
+                dtri_chunk_compress(&codec, packed, size, &data, &size_zstd);
+            t[3] = now();
+            unsigned char *copy = malloc(size_zstd);
+            memcpy(copy, data, size_zstd);
+            for (int64_t i = 0; i < rounds; i++)
+                dtri_chunk_decode(&codec, DTRI_CHUNK_FORMAT_ZSTD, copy, size_zstd, n_columns, n,
+                                  DTRI_ALL_COLUMNS, into);
+            t[4] = now();
+            free(copy);
+            pack_s += t[1] - t[0], unpack_s += t[2] - t[1];
+            zstd_s += t[3] - t[2], unzstd_s += t[4] - t[3];
+            n_events += n, bytes += (int64_t)size, bytes_zstd += (int64_t)size_zstd;
+        }
+        dtri_store_reader_free(reader);
+    }
+    double ns = 1e9 / (double)n_events / (double)rounds;
+    printf("{\"mode\": \"pack\", \"events\": %lld, \"bytes\": %.2f, \"bytes_zstd\": %.2f, "
+           "\"pack_ns\": %.1f, \"compress_ns\": %.1f, \"unpack_ns\": %.1f, "
+           "\"unpack_zstd_ns\": %.1f}\n",
+           (long long)n_events, (double)bytes / (double)n_events,
+           (double)bytes_zstd / (double)n_events, ns * pack_s, ns * zstd_s, ns * unpack_s,
+           ns * unzstd_s);
+    dtri_chunk_codec_done(&codec);
+    dtri_store_close(store, NULL);
+}
+
 int main(int argc, char **argv)
 {
     int64_t n = argc > 3 ? atoll(argv[2]) : 0;
     if (n < 1) {
-        fprintf(stderr, "usage: bench_ingest write|rows|make|query N PATH [none|zstd]\n");
+        fprintf(stderr, "usage: bench_ingest write|rows|make|query|pack N PATH [none|zstd]\n");
         return 2;
     }
     make_block();
@@ -404,6 +472,8 @@ int main(int argc, char **argv)
         write_rows(n, argv[3]);
     else if (strcmp(argv[1], "make") == 0)
         make_events(n);
+    else if (strcmp(argv[1], "pack") == 0)
+        pack(n, argv[3]);
     else
         query(n, argv[3]);
     return 0;
