@@ -243,6 +243,8 @@ static _Noreturn void record_into(const char *path, int64_t n, int pages)
     for (int64_t i = 0; i < n; i++) {
         dtr_event event = freeing(i * 7919 % 1000003, i);
         sink.emit(sink.self, &event);
+        if (n <= 1000000 && i % 5000 == 0)
+            usleep(3000); /* something gets committed before the limit, however slow the writer */
     }
     dtr_recorder_close(recorder, &stats);
     bool counted = stats.events + stats.lost_output == n && stats.lost_ring == 0;
