@@ -242,12 +242,14 @@ static dtr_status find_thread(struct chrome *c, uint32_t lane, int64_t *out_thre
 /* --- what events mean ------------------------------------------------------------------------- */
 
 /* The program's own spans; everything else is an operator. */
-static bool is_range(const char *category)
+static bool is_range(const struct chrome *c)
 {
-    static const char *const ranges[] = {"user_annotation", "gpu_user_annotation",
-                                         "python_function", "Trace",
-                                         "Overhead",        "overhead"};
-    return find(ranges, sizeof ranges / sizeof ranges[0], category) >= 0;
+    static const char *const ranges[] = {
+        "user_annotation", "gpu_user_annotation", "python_function", "Trace", "Overhead",
+        "overhead",        "rematerialization"};
+    if (!c->category[0])
+        return c->ph == 'B'; /* as dtrscope writes phases and ranges */
+    return find(ranges, sizeof ranges / sizeof ranges[0], c->category) >= 0;
 }
 
 static dtr_status add_mark(struct chrome *c, uint32_t lane, dtr_mark mark, int64_t ts, int64_t name,
@@ -260,13 +262,15 @@ static dtr_status add_mark(struct chrome *c, uint32_t lane, dtr_mark mark, int64
 /* What the event's span is; of a step, *out_number is its number. */
 static enum dtri_span_kind span_kind(const struct chrome *c, int64_t *out_number)
 {
-    static const char step[] = "ProfilerStep#";
+    static const char *const steps[] = {"ProfilerStep#", "iteration "};
     const char *name = c->import->names.texts[c->name];
-    if (!is_range(c->category))
+    if (!is_range(c))
         return DTRI_SPAN_OPERATOR;
-    if (strncmp(name, step, sizeof step - 1) == 0 &&
-        dtri_json_integer(name + sizeof step - 1, 0, out_number))
-        return DTRI_SPAN_STEP;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        size_t n = strlen(steps[i]);
+        if (strncmp(name, steps[i], n) == 0 && dtri_json_integer(name + n, 0, out_number))
+            return DTRI_SPAN_STEP;
+    }
     return DTRI_SPAN_RANGE;
 }
 
