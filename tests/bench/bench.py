@@ -205,6 +205,31 @@ def operator_loop(o):
     return rows
 
 
+def ingest(o):
+    title("the event store: writing with tiles, rows of SQLite for comparison, and windows of 8 tracks")
+    program = o.bench / "bench_ingest"
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        path = pathlib.Path(name) / "ingest.dtr.sqlite"
+        for n in [10 ** e for e in range(6, 8 if o.quick else 9)]:
+            runs = [["make", n, path], ["write", n, path, "none"], ["query", 4000, path],
+                    ["write", n, path, "zstd"], ["query", 4000, path]]
+            runs += [["rows", n, path]] if n <= 10 ** 7 else []
+            for run in runs:
+                _, out = timed([program, *run], limit_s=900)
+                row = json.loads(out)
+                rows.append(row)
+                if row["mode"] == "query":
+                    print(f"  {row['events']:10} events: a window takes p50 "
+                          f"{row['cpu_ms']['p50']:.2f} ms, p99 {row['cpu_ms']['p99']:.2f} ms of CPU "
+                          f"(wall {row['wall_ms']['p50']:.2f}, {row['wall_ms']['p99']:.2f})")
+                else:
+                    print(f"  {n:10} events, {row['mode']:5}: "
+                          f"{row['events_per_s'] / 1e6:6.2f} M/s, {row['cpu_ns']:6.1f} ns of CPU, "
+                          f"{row['bytes_per_event']:5.1f} bytes an event", flush=True)
+    return rows
+
+
 def memory(o):
     title("host memory of the runtime: bytes per live tensor (one operator, storage and two inputs)")
     n = 10_000 if o.quick else 100_000
@@ -218,7 +243,7 @@ def memory(o):
 
 
 PARTS = {part.__name__: part for part in (published_evaluation, eviction, chain, hot_path,
-                                          operator_loop, record_overhead, memory)}
+                                          operator_loop, record_overhead, memory, ingest)}
 
 
 def main():

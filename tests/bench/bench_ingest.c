@@ -5,6 +5,7 @@
  *     bench_ingest make N -                   making the events alone
  *     bench_ingest query N PATH               N windows of a file that `write` made
  *     bench_ingest pack N PATH                the chunks of any file, packed and read N times
+ *     bench_ingest stream 1 PATH              all events of run 1 in the order of seq
  *
  * The events are those of a training program under a budget, half a million a second: operators
  * with their storages, tensors and operands, runs, allocations, references, and for one operator in
@@ -23,6 +24,7 @@
 #include "base/rng.h"
 #include "store/chunk.h"
 #include "store/store.h"
+#include "store/stream.h"
 #include "store/tile.h"
 
 #define BLOCK       65536
@@ -458,11 +460,31 @@ static void pack(int64_t rounds, const char *path)
     dtri_store_close(store, NULL);
 }
 
+static void stream_all(const char *path)
+{
+    struct dtri_store *store;
+    struct dtri_stream *stream;
+    const struct dtri_stream_options options = {1, DTRI_ALL_KINDS, INT64_MIN, INT64_MAX};
+    const dtr_event *event;
+    dtr_error error;
+    int64_t n = 0;
+    check(dtri_store_open(path, DTRI_STORE_READ, &store, &error), &error);
+    double wall = seconds(CLOCK_MONOTONIC), cpu = now();
+    check(dtri_stream_open(store, &options, &stream, &error), &error);
+    while (check(dtri_stream_next(stream, &event, &error), &error), event)
+        n++;
+    report("stream", n, seconds(CLOCK_MONOTONIC) - wall, now() - cpu, path);
+    printf("}\n");
+    dtri_stream_free(stream);
+    dtri_store_close(store, NULL);
+}
+
 int main(int argc, char **argv)
 {
     int64_t n = argc > 3 ? atoll(argv[2]) : 0;
     if (n < 1) {
-        fprintf(stderr, "usage: bench_ingest write|rows|make|query|pack N PATH [none|zstd]\n");
+        fprintf(stderr,
+                "usage: bench_ingest write|rows|make|query|pack|stream N PATH [none|zstd]\n");
         return 2;
     }
     make_block();
@@ -474,6 +496,8 @@ int main(int argc, char **argv)
         make_events(n);
     else if (strcmp(argv[1], "pack") == 0)
         pack(n, argv[3]);
+    else if (strcmp(argv[1], "stream") == 0)
+        stream_all(argv[3]);
     else
         query(n, argv[3]);
     return 0;
