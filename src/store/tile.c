@@ -12,50 +12,11 @@
  * events.  That makes the tiles anew. */
 #include "store/tile_priv.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "store/chunk.h"
-
-#define N_SLOTS 512
-#define N_HASH  2048 /* a power of 2 */
-#define N_RUNS  8
-/* The base rises when a run has more pages than SPARSE_PAGES with fewer events each than
- * SPARSE_EVENTS, counting an event once a track: a page takes about 70 bytes however empty. */
-#define SPARSE_PAGES  1024
-#define SPARSE_EVENTS 64
-/* The base falls when a bucket holds more events than DENSE_EVENTS on average.  Looked at once a
- * run has so many events, and once more when it has 16 times as many. */
-#define DENSE_EVENTS 512
-#define DENSE_LOOK   65536
-
-struct slot {
-    struct dtri_page_key key;
-    struct dtri_page page;
-};
-
-struct run_state {
-    int64_t run;
-    int base, top;
-    int64_t top_page;
-    bool empty, fixed;
-    int64_t n_events, n_pages; /* of the base level, since the file was opened; once a track */
-    int64_t n_chunked;         /* events, each once */
-    int64_t ts_min, ts_max;
-    int64_t next_look; /* n_chunked at which the base may fall; 0: never again */
-};
-
-struct dtri_tiles {
-    struct slot *slots;
-    uint16_t *hash; /* 1 + index of a slot, 0 free */
-    int n_slots;
-    struct run_state runs[N_RUNS];
-    int n_runs;
-    bool rolled_back, broken;
-    sqlite3_stmt *read, *write, *extent;
-};
 
 /* --- tracks ----------------------------------------------------------------------------------- */
 
@@ -136,145 +97,6 @@ uint64_t dtri_tile_wanted(int64_t kind)
     return wanted;
 }
 
-/* --- pages ------------------------------------------------------------------------------------ */
-
-static int64_t add_sat(int64_t a, int64_t b)
-{
-    int64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-
-void dtri_page_merge(struct dtri_page *page, int bucket, int64_t n, int64_t total, int64_t least,
-                     int64_t most)
-{
-    if (page->n[bucket] == 0) {
-        page->total[bucket] = total;
-        page->least[bucket] = least;
-        page->most[bucket] = most;
-    } else {
-        page->total[bucket] = add_sat(page->total[bucket], total);
-        page->least[bucket] = least < page->least[bucket] ? least : page->least[bucket];
-        page->most[bucket] = most > page->most[bucket] ? most : page->most[bucket];
-    }
-    page->n[bucket] = add_sat(page->n[bucket], n);
-}
-
-static void merge_pages(struct dtri_page *page, const struct dtri_page *more)
-{
-    for (int b = 0; b < DTRI_TILE_PAGE; b++)
-        if (more->n[b])
-            dtri_page_merge(page, b, more->n[b], more->total[b], more->least[b], more->most[b]);
-}
-
-/* Turns a page into what it adds to its parent. */
-static void to_parent(struct dtri_page_key *key, struct dtri_page *page)
-{
-    static const int quarter = DTRI_TILE_PAGE / 4;
-    struct dtri_page child = *page;
-    int first = (int)(key->page & 3) * quarter;
-    memset(page->n, 0, sizeof page->n);
-    for (int b = 0; b < DTRI_TILE_PAGE; b++)
-        if (child.n[b])
-            dtri_page_merge(page, first + b / 4, child.n[b], child.total[b], child.least[b],
-                            child.most[b]);
-    key->level++;
-    key->page >>= 2;
-}
-
-dtr_status dtri_tile_damaged(const struct dtri_store *store, const struct dtri_page_key *key,
-                             dtr_error *error)
-{
-    return dtri_fail(error, DTR_E_FORMAT, 0,
-                     "%s: page %lld of level %lld of track %lld of run %lld in table tile is "
-                     "damaged; the events are not in it, and `dtrscope check` looks at them",
-                     store->path, (long long)key->page, (long long)key->level,
-                     (long long)key->track, (long long)key->run);
-}
-
-/* --- rows ------------------------------------------------------------------------------------- */
-
-static dtr_status statement(struct dtri_store *store, sqlite3_stmt **at, const char *sql,
-                            dtr_error *error)
-{
-    return *at ? DTR_OK : dtri_store_prepare(store, sql, at, error);
-}
-
-static void bind_key(sqlite3_stmt *to, const struct dtri_page_key *key)
-{
-    sqlite3_bind_int64(to, 1, key->run);
-    sqlite3_bind_int64(to, 2, key->track);
-    sqlite3_bind_int64(to, 3, key->level);
-    sqlite3_bind_int64(to, 4, key->page);
-}
-
-/* Adds the row of the file, if there is one, to the page. */
-static dtr_status add_row(struct dtri_store *store, const struct dtri_page_key *key,
-                          struct dtri_page *page, bool *out_found, dtr_error *error)
-{
-    struct dtri_tile_row row;
-    sqlite3_stmt **read = &store->tiles->read;
-    dtr_status status = statement(store, read,
-                                  "SELECT n, format, data FROM tile WHERE run = ?1 AND track = ?2 "
-                                  "AND level = ?3 AND page = ?4",
-                                  error);
-    if (status != DTR_OK)
-        return status;
-    bind_key(*read, key);
-    int code = sqlite3_step(*read);
-    *out_found = code == SQLITE_ROW;
-    if (code == SQLITE_ROW) {
-        const void *data = sqlite3_column_blob(*read, 2);
-        if (dtri_tile_row_decode(key, sqlite3_column_int64(*read, 0),
-                                 sqlite3_column_int64(*read, 1), data,
-                                 (size_t)sqlite3_column_bytes(*read, 2), &row))
-            for (int i = 0; i < row.n; i++)
-                dtri_page_merge(page, (int)row.columns[0][i], row.columns[1][i], row.columns[2][i],
-                                row.columns[3][i], row.columns[4][i]);
-        else
-            status = dtri_tile_damaged(store, key, error);
-    } else if (code != SQLITE_DONE) {
-        status = dtri_store_fail(store, "reading tiles", error);
-    }
-    sqlite3_reset(*read);
-    return status;
-}
-
-/* Adds the page to its row in the file.  The page itself stays as it is. */
-static dtr_status write_row(struct dtri_store *store, const struct dtri_page_key *key,
-                            const struct dtri_page *more, bool *out_found, dtr_error *error)
-{
-    unsigned char packed[DTRI_CHUNK_BYTES(DTRI_TILE_COLUMNS, DTRI_TILE_PAGE)];
-    int64_t columns[DTRI_TILE_COLUMNS][DTRI_TILE_PAGE];
-    const int64_t *at[DTRI_TILE_COLUMNS];
-    struct dtri_page page = *more;
-    int n = 0;
-    dtr_status status = add_row(store, key, &page, out_found, error);
-    if (status == DTR_OK)
-        status =
-            statement(store, &store->tiles->write,
-                      "INSERT OR REPLACE INTO tile VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", error);
-    if (status != DTR_OK)
-        return status;
-    for (int b = 0; b < DTRI_TILE_PAGE; b++) {
-        if (!page.n[b])
-            continue;
-        columns[0][n] = b;
-        columns[1][n] = page.n[b];
-        columns[2][n] = page.total[b];
-        columns[3][n] = page.least[b];
-        columns[4][n++] = page.most[b];
-    }
-    for (int c = 0; c < DTRI_TILE_COLUMNS; c++)
-        at[c] = columns[c];
-    size_t size = dtri_chunk_pack(at, dtri_tile_columns(key->track), n, packed);
-    sqlite3_stmt *write = store->tiles->write;
-    bind_key(write, key);
-    sqlite3_bind_int(write, 5, n);
-    sqlite3_bind_int(write, 6, DTRI_CHUNK_FORMAT);
-    sqlite3_bind_blob64(write, 7, packed, size, SQLITE_STATIC);
-    return dtri_store_step(store, write, "writing tiles", error);
-}
-
 /* --- the state -------------------------------------------------------------------------------- */
 
 static void on_rollback(void *tiles)
@@ -309,11 +131,11 @@ void dtri_tiles_free(struct dtri_store *store)
 }
 
 /* Forgets everything when the transaction that it belonged to was rolled back. */
-static dtr_status settle(struct dtri_tiles *t, dtr_error *error)
+dtr_status dtri_tiles_settle(struct dtri_tiles *t, dtr_error *error)
 {
     if (t->rolled_back) {
         if (t->hash)
-            memset(t->hash, 0, N_HASH * sizeof *t->hash);
+            memset(t->hash, 0, DTRI_TILE_HASH * sizeof *t->hash);
         t->n_slots = t->n_runs = 0;
         t->rolled_back = t->broken = false;
     }
@@ -327,7 +149,7 @@ dtr_status dtri_tiles_extent(struct dtri_store *store, int64_t run, int *out_bas
 {
     dtr_status status = open_tiles(store, error);
     if (status == DTR_OK)
-        status = statement(
+        status = dtri_tiles_statement(
             store, &store->tiles->extent,
             "SELECT (SELECT level FROM tile WHERE run = ?1 AND track = f.track ORDER BY level "
             "LIMIT 1), l.level, l.page FROM (SELECT track FROM tile WHERE run = ?1 ORDER BY track "
@@ -359,19 +181,19 @@ dtr_status dtri_tiles_extent(struct dtri_store *store, int64_t run, int *out_bas
 void dtri_tiles_restart(struct dtri_store *store, int64_t run, int base)
 {
     for (int i = 0; store->tiles && i < store->tiles->n_runs; i++) {
-        struct run_state *r = &store->tiles->runs[i];
+        struct dtri_tile_run *r = &store->tiles->runs[i];
         if (r->run == run)
-            *r = (struct run_state){.run = run,
-                                    .base = base,
-                                    .top = base,
-                                    .empty = true,
-                                    .fixed = r->fixed,
-                                    .next_look = r->next_look};
+            *r = (struct dtri_tile_run){.run = run,
+                                        .base = base,
+                                        .top = base,
+                                        .empty = true,
+                                        .fixed = r->fixed,
+                                        .next_look = r->next_look};
     }
 }
 
-static dtr_status find_run(struct dtri_store *store, int64_t run, struct run_state **out,
-                           dtr_error *error)
+dtr_status dtri_tiles_run(struct dtri_store *store, int64_t run, struct dtri_tile_run **out,
+                          dtr_error *error)
 {
     struct dtri_tiles *t = store->tiles;
     for (int i = 0; i < t->n_runs; i++)
@@ -380,11 +202,11 @@ static dtr_status find_run(struct dtri_store *store, int64_t run, struct run_sta
             return DTR_OK;
         }
     dtr_status status = DTR_OK;
-    if (t->n_runs == N_RUNS) {
+    if (t->n_runs == DTRI_TILE_RUNS) {
         status = dtri_tiles_flush(store, error);
         t->n_runs = 0;
     }
-    struct run_state state = {.run = run};
+    struct dtri_tile_run state = {.run = run};
     if (status == DTR_OK)
         status = dtri_tiles_extent(store, run, &state.base, &state.top, &state.top_page, error);
     if (status != DTR_OK)
@@ -392,7 +214,7 @@ static dtr_status find_run(struct dtri_store *store, int64_t run, struct run_sta
     if (state.base == DTRI_TILE_NONE) {
         state.base = state.top = 0;
         state.empty = true;
-        state.next_look = DENSE_LOOK;
+        state.next_look = DTRI_TILE_LOOK;
     }
     t->runs[t->n_runs] = state;
     *out = &t->runs[t->n_runs++];
@@ -401,198 +223,14 @@ static dtr_status find_run(struct dtri_store *store, int64_t run, struct run_sta
 
 dtr_status dtri_tiles_fix_base(struct dtri_store *store, int64_t run, int base, dtr_error *error)
 {
-    struct run_state *r;
+    struct dtri_tile_run *r;
     dtr_status status = open_tiles(store, error);
     if (status == DTR_OK)
-        status = find_run(store, run, &r, error);
+        status = dtri_tiles_run(store, run, &r, error);
     if (status == DTR_OK) {
         r->base = r->top = base;
         r->fixed = true;
         r->next_look = 0;
-    }
-    return status;
-}
-
-/* --- flushing --------------------------------------------------------------------------------- */
-
-/* A second page came up in the top level: its rows so far are added to a new one above. */
-static dtr_status grow(struct dtri_store *store, struct run_state *r, dtr_error *error)
-{
-    int n;
-    const struct dtri_track_info *infos = dtri_track_infos(&n);
-    dtr_status status = DTR_OK;
-    for (int i = 0; i < n && status == DTR_OK; i++) {
-        struct dtri_page_key key = {r->run, infos[i].id, r->top, r->top_page};
-        struct dtri_page page;
-        bool found;
-        memset(page.n, 0, sizeof page.n);
-        status = add_row(store, &key, &page, &found, error);
-        if (status != DTR_OK || !found)
-            continue;
-        to_parent(&key, &page);
-        status = write_row(store, &key, &page, &found, error);
-    }
-    r->top++;
-    r->top_page >>= 2;
-    return status;
-}
-
-/* Writes one page; *out_up: it is now an addition to its parent, still to be written. */
-static dtr_status flush_slot(struct dtri_store *store, struct slot *slot, bool *out_up,
-                             dtr_error *error)
-{
-    struct run_state *r;
-    bool found;
-    dtr_status status = find_run(store, slot->key.run, &r, error);
-    if (status == DTR_OK)
-        status = write_row(store, &slot->key, &slot->page, &found, error);
-    if (status != DTR_OK)
-        return status;
-    r->n_pages += !found && slot->key.level == r->base;
-    if (r->empty) {
-        r->empty = false;
-        r->top_page = slot->key.page;
-    }
-    *out_up = slot->key.level < r->top;
-    if (!*out_up && slot->key.page != r->top_page && r->top < DTRI_TILE_LEVEL_MAX) {
-        status = grow(store, r, error);
-        *out_up = true;
-    }
-    if (*out_up)
-        to_parent(&slot->key, &slot->page);
-    return status;
-}
-
-static int by_key(const void *a, const void *b)
-{
-    const struct dtri_page_key *x = &(*(struct slot *const *)a)->key;
-    const struct dtri_page_key *y = &(*(struct slot *const *)b)->key;
-    const int64_t left[] = {x->run, x->track, x->level, x->page};
-    const int64_t right[] = {y->run, y->track, y->level, y->page};
-    for (int i = 0; i < 4; i++)
-        if (left[i] != right[i])
-            return left[i] < right[i] ? -1 : 1;
-    return 0;
-}
-
-static dtr_status count_pages(struct dtri_store *store, struct run_state *r, dtr_error *error)
-{
-    int n;
-    const struct dtri_track_info *infos = dtri_track_infos(&n);
-    sqlite3_stmt *count = NULL;
-    dtr_status status = dtri_store_prepare(
-        store, "SELECT count(*) FROM tile WHERE run = ?1 AND track = ?2 AND level = ?3", &count,
-        error);
-    r->n_pages = 0;
-    for (int i = 0; i < n && status == DTR_OK; i++) {
-        sqlite3_bind_int64(count, 1, r->run);
-        sqlite3_bind_int(count, 2, infos[i].id);
-        sqlite3_bind_int(count, 3, r->base);
-        if (sqlite3_step(count) == SQLITE_ROW)
-            r->n_pages += sqlite3_column_int64(count, 0);
-        else
-            status = dtri_store_fail(store, "counting tiles", error);
-        sqlite3_reset(count);
-    }
-    sqlite3_finalize(count);
-    return status;
-}
-
-/* Drops base levels while their pages are nearly empty. */
-static dtr_status raise_base(struct dtri_store *store, struct run_state *r, dtr_error *error)
-{
-    int n;
-    const struct dtri_track_info *infos = dtri_track_infos(&n);
-    dtr_status status = DTR_OK;
-    while (status == DTR_OK && !r->fixed && r->base < r->top && r->n_pages > SPARSE_PAGES &&
-           r->n_events < SPARSE_EVENTS * r->n_pages) {
-        sqlite3_stmt *remove = NULL;
-        status = dtri_store_prepare(
-            store, "DELETE FROM tile WHERE run = ?1 AND track = ?2 AND level = ?3", &remove, error);
-        for (int i = 0; i < n && status == DTR_OK; i++) {
-            sqlite3_bind_int64(remove, 1, r->run);
-            sqlite3_bind_int(remove, 2, infos[i].id);
-            sqlite3_bind_int(remove, 3, r->base);
-            status = dtri_store_step(store, remove, "removing tiles", error);
-        }
-        sqlite3_finalize(remove);
-        r->base++;
-        if (status == DTR_OK)
-            status = count_pages(store, r, error);
-    }
-    return status;
-}
-
-/* One level up: writes each page, and leaves in `order` the additions to their parents, each parent
- * once. */
-static dtr_status flush_level(struct dtri_store *store, struct slot **order, int *n,
-                              dtr_error *error)
-{
-    int kept = 0;
-    dtr_status status = DTR_OK;
-    for (int i = 0; i < *n && status == DTR_OK; i++) {
-        bool up;
-        status = flush_slot(store, order[i], &up, error);
-        if (status != DTR_OK || !up)
-            continue;
-        if (kept && by_key(&order[kept - 1], &order[i]) == 0)
-            merge_pages(&order[kept - 1]->page, &order[i]->page);
-        else
-            order[kept++] = order[i];
-    }
-    *n = kept;
-    return status;
-}
-
-static dtr_status flush_pages(struct dtri_store *store, dtr_error *error)
-{
-    struct dtri_tiles *t = store->tiles;
-    struct slot *order[N_SLOTS];
-    if (!t)
-        return DTR_OK;
-    dtr_status status = settle(t, error);
-    if (status != DTR_OK || t->n_slots == 0)
-        return status;
-    if (sqlite3_get_autocommit(store->db))
-        status = dtri_store_exec(store, "BEGIN", error);
-    int n = t->n_slots;
-    for (int i = 0; i < n; i++)
-        order[i] = &t->slots[i];
-    qsort(order, (size_t)n, sizeof(struct slot *), by_key);
-    while (n && status == DTR_OK)
-        status = flush_level(store, order, &n, error);
-    for (int i = 0; i < t->n_runs && status == DTR_OK; i++)
-        status = raise_base(store, &t->runs[i], error);
-    t->broken = status != DTR_OK;
-    t->n_slots = 0;
-    memset(t->hash, 0, N_HASH * sizeof *t->hash);
-    return status;
-}
-
-/* Makes the tiles of a run anew with a finer base, if it is dense. */
-static dtr_status lower_base(struct dtri_store *store, const struct run_state *r, dtr_error *error)
-{
-    int base = r->base;
-    double span = (double)r->ts_max - (double)r->ts_min + 1;
-    while (base > DTRI_TILE_LEVEL_MIN &&
-           (double)r->n_chunked * (double)(INT64_C(1) << dtri_tile_shift(base)) / span >
-               DENSE_EVENTS)
-        base--;
-    return base == r->base ? DTR_OK : dtri_tiles_rebuild(store, r->run, base, error);
-}
-
-dtr_status dtri_tiles_flush(struct dtri_store *store, dtr_error *error)
-{
-    struct dtri_tiles *t = store->tiles;
-    dtr_status status = flush_pages(store, error);
-    for (int i = 0; t && i < t->n_runs && status == DTR_OK; i++) {
-        struct run_state *r = &t->runs[i];
-        if (!r->next_look || r->n_chunked < r->next_look)
-            continue;
-        r->next_look = r->next_look == DENSE_LOOK ? DENSE_LOOK * 16 : 0;
-        status = lower_base(store, r, error);
-        if (status != DTR_OK)
-            dtri_tiles_break(store);
     }
     return status;
 }
@@ -604,15 +242,15 @@ static unsigned hash_of(const struct dtri_page_key *key)
     uint64_t h = (uint64_t)key->run * 0x9e3779b97f4a7c15u + (uint64_t)key->track;
     h = h * 0x9e3779b97f4a7c15u + (uint64_t)key->page * 32 + (uint64_t)key->level;
     h *= 0x9e3779b97f4a7c15u;
-    return (unsigned)(h >> 48) & (N_HASH - 1);
+    return (unsigned)(h >> 48) & (DTRI_TILE_HASH - 1);
 }
 
 static dtr_status reserve_slots(struct dtri_tiles *t, dtr_error *error)
 {
     if (!t->slots)
-        t->slots = dtri_malloc(N_SLOTS * sizeof *t->slots);
+        t->slots = dtri_malloc(DTRI_TILE_SLOTS * sizeof *t->slots);
     if (!t->hash)
-        t->hash = dtri_calloc(N_HASH, sizeof *t->hash);
+        t->hash = dtri_calloc(DTRI_TILE_HASH, sizeof *t->hash);
     return t->slots && t->hash ? DTR_OK : dtri_fail_nomem(error, "tiles");
 }
 
@@ -622,18 +260,18 @@ static dtr_status find_page(struct dtri_store *store, const struct dtri_page_key
 {
     struct dtri_tiles *t = store->tiles;
     unsigned at = hash_of(key);
-    for (; t->hash[at]; at = (at + 1) & (N_HASH - 1)) {
-        struct slot *slot = &t->slots[t->hash[at] - 1];
+    for (; t->hash[at]; at = (at + 1) & (DTRI_TILE_HASH - 1)) {
+        struct dtri_tile_slot *slot = &t->slots[t->hash[at] - 1];
         if (memcmp(&slot->key, key, sizeof *key) == 0) {
             *out_page = &slot->page;
             return DTR_OK;
         }
     }
-    if (t->n_slots == N_SLOTS) {
+    if (t->n_slots == DTRI_TILE_SLOTS) {
         *out_page = NULL;
-        return flush_pages(store, error);
+        return dtri_tiles_flush_pages(store, error);
     }
-    struct slot *slot = &t->slots[t->n_slots++];
+    struct dtri_tile_slot *slot = &t->slots[t->n_slots++];
     t->hash[at] = (uint16_t)t->n_slots;
     slot->key = *key;
     memset(slot->page.n, 0, sizeof slot->page.n);
@@ -655,7 +293,7 @@ static int add_bucket(struct dtri_page *page, int bucket, int shift, const int64
     }
     for (; values && i < n && ts[i] >> shift == number; i++) {
         int64_t value = values[i] < 0 ? 0 : values[i];
-        total = add_sat(total, value);
+        total = dtri_add_sat(total, value);
         least = value < least ? value : least;
         most = value > most ? value : most;
     }
@@ -666,10 +304,10 @@ static int add_bucket(struct dtri_page *page, int bucket, int shift, const int64
 static dtr_status add_track(struct dtri_store *store, int64_t run, int64_t track, const int64_t *ts,
                             const int64_t *values, int n, dtr_error *error)
 {
-    struct run_state *r;
+    struct dtri_tile_run *r;
     struct dtri_page *page = NULL;
     struct dtri_page_key key = {run, track, 0, 0};
-    dtr_status status = find_run(store, run, &r, error);
+    dtr_status status = dtri_tiles_run(store, run, &r, error);
     for (int i = 0; i < n && status == DTR_OK;) {
         int shift = dtri_tile_shift(r->base);
         int64_t number = ts[i] >> shift;
@@ -705,8 +343,8 @@ static int choose(const struct feed *feed, int n, const int64_t *const *columns,
 static dtr_status count_chunk(struct dtri_store *store, int64_t run, const int64_t *ts, int n,
                               dtr_error *error)
 {
-    struct run_state *r;
-    dtr_status status = find_run(store, run, &r, error);
+    struct dtri_tile_run *r;
+    dtr_status status = dtri_tiles_run(store, run, &r, error);
     if (status != DTR_OK || !r->next_look)
         return status;
     for (int i = 0; i < n; i++) {
@@ -723,7 +361,7 @@ dtr_status dtri_tiles_add(struct dtri_store *store, int64_t run, int64_t kind, i
     int64_t ts[DTRI_CHUNK_EVENTS], values[DTRI_CHUNK_EVENTS];
     dtr_status status = open_tiles(store, error);
     if (status == DTR_OK)
-        status = settle(store->tiles, error);
+        status = dtri_tiles_settle(store->tiles, error);
     if (status == DTR_OK)
         status = reserve_slots(store->tiles, error);
     if (status == DTR_OK)

@@ -40,10 +40,8 @@ static bool append(struct dtri_tile_list *list, const struct dtri_tile *tile)
 {
     struct dtri_tile *last = list->n ? &list->tiles[list->n - 1] : NULL;
     if (last && last->ts_ns == tile->ts_ns) {
-        if (__builtin_add_overflow(last->n, tile->n, &last->n))
-            last->n = INT64_MAX;
-        if (__builtin_add_overflow(last->total, tile->total, &last->total))
-            last->total = INT64_MAX;
+        last->n = dtri_add_sat(last->n, tile->n);
+        last->total = dtri_add_sat(last->total, tile->total);
         last->least = tile->least < last->least ? tile->least : last->least;
         last->most = tile->most > last->most ? tile->most : last->most;
         return true;
