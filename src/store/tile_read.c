@@ -100,7 +100,7 @@ dtr_status dtri_tiles_read(struct dtri_store *store, int64_t run, int64_t track,
     sqlite3_bind_int64(rows, 1, run);
     sqlite3_bind_int64(rows, 2, track);
     sqlite3_bind_int64(rows, 3, key.level);
-    sqlite3_bind_int64(rows, 4, (first << 2 * (level - (int)key.level)) >> 8);
+    sqlite3_bind_int64(rows, 4, (int64_t)((uint64_t)first << 2 * (level - (int)key.level)) >> 8);
     sqlite3_bind_int64(rows, 5, ts_max >> shift >> 8);
     while (status == DTR_OK && (code = sqlite3_step(rows)) == SQLITE_ROW)
         status = take_row(store, rows, &key, level, first, last, list, error);
