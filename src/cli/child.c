@@ -45,8 +45,30 @@ static void handle(int signal, siginfo_t *info, void *context)
     }
 }
 
-static const int handled[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-#define N_HANDLED (sizeof handled / sizeof handled[0])
+#define HANDLED ((void (*)(int))0)
+
+/* Beside what is passed on: that nobody reads what is printed, or that a file may not grow, must
+ * not end this process before the record is closed; and with SIGCHLD ignored, as some start their
+ * children, nobody would tell how the program ended. */
+static const struct {
+    int signal;
+    void (*how)(int);
+} dispositions[] = {
+    {SIGINT, HANDLED},  {SIGQUIT, HANDLED}, {SIGTERM, HANDLED},
+    {SIGHUP, HANDLED},  {SIGUSR1, HANDLED}, {SIGUSR2, HANDLED},
+    {SIGPIPE, SIG_IGN}, {SIGXFSZ, SIG_IGN}, {SIGCHLD, SIG_DFL},
+};
+#define N_DISPOSITIONS (sizeof dispositions / sizeof dispositions[0])
+
+static void dispose(struct sigaction old[N_DISPOSITIONS])
+{
+    for (size_t i = 0; i < N_DISPOSITIONS; i++) {
+        struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO};
+        if (dispositions[i].how != HANDLED)
+            action = (struct sigaction){.sa_handler = dispositions[i].how};
+        sigaction(dispositions[i].signal, &action, &old[i]);
+    }
+}
 
 static _Noreturn void start(char **command, void (*prepare)(void *user), void *user)
 {
@@ -60,20 +82,19 @@ static _Noreturn void start(char **command, void (*prepare)(void *user), void *u
 int dtri_run_child(char **command, void (*prepare)(void *user), void *user,
                    struct dtri_collector *collector)
 {
-    struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO}, old[N_HANDLED];
+    struct sigaction old[N_DISPOSITIONS];
     sigset_t block, before;
     int state = 0;
     sigemptyset(&block);
-    for (size_t i = 0; i < N_HANDLED; i++)
-        sigaddset(&block, handled[i]);
+    for (size_t i = 0; i < N_DISPOSITIONS; i++)
+        sigaddset(&block, dispositions[i].signal);
     sigprocmask(SIG_BLOCK, &block, &before); /* until the child's number is known */
     listening = collector;
-    for (size_t i = 0; i < N_HANDLED; i++)
-        sigaction(handled[i], &action, &old[i]);
+    dispose(old);
     pid_t pid = fork();
     if (pid == 0) {
-        for (size_t i = 0; i < N_HANDLED; i++)
-            sigaction(handled[i], &old[i], NULL);
+        for (size_t i = 0; i < N_DISPOSITIONS; i++)
+            sigaction(dispositions[i].signal, &old[i], NULL);
         sigprocmask(SIG_SETMASK, &before, NULL);
         start(command, prepare, user);
     }

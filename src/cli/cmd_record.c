@@ -160,6 +160,7 @@ struct recording {
     struct dtri_channel *channel;
     struct dtri_collect *collect;
     struct dtri_collector *collector;
+    bool unreachable;       /* the program cannot get at the channel, and writes its files itself */
     char path[MAX_PATTERN]; /* of the last file that a run went into */
 };
 
@@ -189,10 +190,11 @@ static dtr_status start_recording(struct recording *r, const struct dtri_setting
         return status;
     options.channel = r->channel;
     options.output = dtri_collect_output(r->collect);
-    if (dtri_channel_path(r->channel, path))
-        setenv("DTR_CHANNEL", path, 1);
+    r->unreachable = !dtri_channel_path(r->channel, path);
+    if (r->unreachable)
+        unsetenv("DTR_CHANNEL");
     else
-        unsetenv("DTR_CHANNEL"); /* the program's sessions write their files themselves */
+        setenv("DTR_CHANNEL", path, 1);
     return dtri_collector_start(&options, &r->collector, error);
 }
 
@@ -235,6 +237,11 @@ static bool finish(struct recording *r, const char *program, int code)
     const char *refused = dtri_collect_refused(r->collect);
     if (refused)
         fprintf(stderr, "dtrscope record: %s\n", refused);
+    else if (r->unreachable)
+        fprintf(stderr,
+                "dtrscope record: there is no shared memory for events, perhaps because the "
+                "size of files is limited (ulimit -f); %s wrote its record itself\n",
+                program);
     else if (!runs)
         fprintf(stderr,
                 "dtrscope record: %s opened no session, so nothing was recorded; it has to use "
@@ -242,7 +249,7 @@ static bool finish(struct recording *r, const char *program, int code)
                 program);
     if (r->path[0])
         fprintf(stderr, "dtrscope: look at it with `dtrscope serve %s`\n", r->path);
-    return runs && !refused;
+    return (runs || r->unreachable) && !refused;
 }
 
 static int run(int argc, char **argv)

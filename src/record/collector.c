@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "record/flight.h"
+#include "record/guard.h"
 
 #define NAP_MIN_NS 200000 /* while all rings are empty */
 #define NAP_MAX_NS 3200000
@@ -377,6 +378,7 @@ static void *collect(void *self)
     int64_t nap = NAP_MIN_NS;
     for (bool stop = false; !stop;) {
         uint64_t n = 0;
+        dtri_guard_enter();
         find_streams(c);
         for (unsigned i = 0; i < c->n_streams; i++)
             n += look_at(c, &c->streams[i], TURN_WORDS);
@@ -387,9 +389,11 @@ static void *collect(void *self)
             tend(c);
             c->committed_ns = now;
         }
+        dtri_guard_leave();
         nap = n ? NAP_MIN_NS : nap < NAP_MAX_NS ? nap * 2 : nap;
         stop = rest(c, n ? 0 : nap);
     }
+    dtri_guard_enter();
     find_streams(c);
     for (unsigned i = 0; i < c->n_streams; i++) {
         struct stream *s = &c->streams[i];
@@ -398,6 +402,7 @@ static void *collect(void *self)
             finish(c, s, true);
         dtri_channel_unmap(c->options.channel, &s->reader);
     }
+    dtri_guard_leave();
     return NULL;
 }
 

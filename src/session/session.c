@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "session/collect.h"
 #include "session/filename.h"
+#include "session/own.h"
 #include "session/settings.h"
 #include "session/stacks.h"
 #include "store/store_run.h"
@@ -24,9 +25,8 @@ struct dtr_session {
     dtr_runtime *runtime;
     dtr_backend backend;
     struct dtri_channel *channel;
+    struct dtri_own *own; /* NULL under `dtrscope record`; else the channel is of it */
     struct dtri_producer *producer;
-    struct dtri_collector *collector; /* with `collect`: NULL under `dtrscope record` */
-    struct dtri_collect *collect;
     struct dtri_stacks *stacks;
     struct dtri_message_run message;
     dtr_sink sink;
@@ -148,24 +148,14 @@ static void send_header(dtr_session *s, const struct origin *origins)
         send_setting(s, dtri_settings_table[i].name, &origins[i]);
 }
 
-/* A collector in this process.  The file is opened here, so that a bad one is told at once. */
+/* A collector in this process. */
 static dtr_status own_collector(dtr_session *s, const struct dtri_settings *settings,
                                 dtr_error *error)
 {
-    struct dtri_channel_options channel;
-    struct dtri_collector_options options;
-    dtr_status status = dtri_collect_new(DTRI_COLLECT_APPEND, &s->collect, error);
+    dtr_status status = dtri_own_open(s->message.path, settings, &s->own, error);
     if (status == DTR_OK)
-        status = dtri_collect_open(s->collect, s->message.path, error);
-    if (status == DTR_OK)
-        status = dtri_collect_options(settings, &channel, &options, error);
-    if (status == DTR_OK)
-        status = dtri_channel_create(&channel, &s->channel, error);
-    if (status != DTR_OK)
-        return status;
-    options.channel = s->channel;
-    options.output = dtri_collect_output(s->collect);
-    return dtri_collector_start(&options, &s->collector, error);
+        s->channel = dtri_own_channel(s->own);
+    return status;
 }
 
 /* The collector may be in another directory. */
@@ -385,23 +375,14 @@ static dtr_status end_recording(dtr_session *s, dtr_recorder_stats *out, dtr_err
 static dtr_status close_recorder(dtr_session *s, dtr_recorder_stats *out, dtr_error *error)
 {
     dtr_status status = DTR_OK;
-    if (s->pid != getpid()) { /* a child: threads and files are the parent's */
-        if (s->producer)
-            dtri_channel_release(s->channel, s->producer, false);
-        dtri_channel_free(s->channel);
-        return DTR_OK;
-    }
-    if (s->producer)
+    if (s->producer && s->pid == getpid())
         status = end_recording(s, out, error);
-    dtri_collector_stop(s->collector);
-    if (s->collect) {
-        dtr_status closed =
-            dtri_collect_finish(s->collect, DTRI_NULL, NULL, NULL, status == DTR_OK ? error : NULL);
-        status = status == DTR_OK ? closed : status;
-    }
-    dtri_collect_free(s->collect);
-    dtri_channel_free(s->channel);
-    return status;
+    else if (s->producer) /* a child: threads and files are the parent's */
+        dtri_channel_release(s->channel, s->producer, false);
+    if (!s->own)
+        dtri_channel_free(s->channel);
+    dtr_status closed = dtri_own_close(s->own, status == DTR_OK ? error : NULL);
+    return status == DTR_OK ? closed : status;
 }
 
 dtr_status dtr_session_close(dtr_session *s, dtr_recorder_stats *out_stats, dtr_error *error)

@@ -348,7 +348,7 @@ static inline void assert_integrity(struct dtri_store *store)
 /* No -wal beside it: the file was closed as it should. */
 static inline bool stands_alone(const char *path)
 {
-    char wal[600];
+    char wal[800];
     snprintf(wal, sizeof wal, "%s-wal", path);
     return access(path, F_OK) == 0 && access(wal, F_OK) != 0;
 }
