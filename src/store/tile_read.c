@@ -7,10 +7,11 @@
 int dtri_tile_level(int64_t ts_min, int64_t ts_max, int64_t max_buckets)
 {
     int level = DTRI_TILE_LEVEL_MIN;
-    while (level < DTRI_TILE_LEVEL_MAX &&
-           (uint64_t)((ts_max >> dtri_tile_shift(level)) - (ts_min >> dtri_tile_shift(level))) >=
-               (uint64_t)max_buckets)
-        level++;
+    for (; level < DTRI_TILE_LEVEL_MAX; level++) {
+        int shift = dtri_tile_shift(level);
+        if ((uint64_t)(ts_max >> shift) - (uint64_t)(ts_min >> shift) < (uint64_t)max_buckets)
+            break;
+    }
     return level;
 }
 
