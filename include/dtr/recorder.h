@@ -60,6 +60,7 @@ typedef struct dtr_recorder_stats {
     int64_t lost_ring;   /* dropped because a ring was full */
     int64_t lost_output; /* lost because the output failed */
     int64_t overwritten; /* by newer ones, in a flight recorder */
+    int64_t late;        /* recorded, but later than their sink's window */
     int64_t record_ns;   /* on the programs' threads, estimated from a sample of the events */
     dtr_status status;   /* DTR_OK, or why the output failed */
     char why[DTR_ERROR_TEXT_BYTES];
@@ -73,6 +74,11 @@ DTR_API dtr_status dtr_recorder_open(const dtr_recorder_options *options,
 /* A sink for one runtime; any thread may ask for one.  It lives until it is given back or the
  * recorder is closed.  DTR_E_LIMIT when 1024 are open. */
 DTR_API dtr_status dtr_recorder_sink(dtr_recorder *recorder, dtr_sink *out_sink, dtr_error *error);
+/* A sink whose events come late and out of order, as the records of a device do: they are put in
+ * order of time as far as `window_ns` (at most 60 s) reaches back; what comes later still is
+ * recorded as it comes, and counted.  At most 65536 events wait. */
+DTR_API dtr_status dtr_recorder_late_sink(dtr_recorder *recorder, int64_t window_ns,
+                                          dtr_sink *out_sink, dtr_error *error);
 /* Gives a sink back, for threads that come and go: what it emitted is recorded, and its ring goes
  * to the next.  Waits until it is drained. */
 DTR_API void dtr_recorder_sink_done(dtr_recorder *recorder, dtr_sink *sink);

@@ -212,7 +212,7 @@ static struct dtri_ring *take_ring(struct dtri_channel *channel)
     for (unsigned i = 0; i < n && i < DTRI_CHANNEL_RINGS; i++) {
         struct dtri_ring *ring = map_ring(channel, i);
         unsigned is_free = DTRI_RING_FREE;
-        if (ring && atomic_compare_exchange_strong(&ring->state, &is_free, DTRI_RING_OPEN))
+        if (ring && atomic_compare_exchange_strong(&ring->state, &is_free, DTRI_RING_TAKEN))
             return ring;
         if (ring)
             unmap(channel, ring, channel->ring_bytes);
@@ -222,7 +222,7 @@ static struct dtri_ring *take_ring(struct dtri_channel *channel)
         unsigned is_free = DTRI_RING_FREE;
         if (!ring)
             return NULL;
-        if (atomic_compare_exchange_strong(&ring->state, &is_free, DTRI_RING_OPEN)) {
+        if (atomic_compare_exchange_strong(&ring->state, &is_free, DTRI_RING_TAKEN)) {
             unsigned seen = atomic_load(&h->n_rings);
             while (seen < index + 1 && !atomic_compare_exchange_weak(&h->n_rings, &seen, index + 1))
                 continue;
@@ -233,8 +233,8 @@ static struct dtri_ring *take_ring(struct dtri_channel *channel)
     return NULL;
 }
 
-dtr_status dtri_channel_producer(struct dtri_channel *channel, struct dtri_producer **out_producer,
-                                 dtr_error *error)
+dtr_status dtri_channel_producer(struct dtri_channel *channel, int64_t reorder_ns,
+                                 struct dtri_producer **out_producer, dtr_error *error)
 {
     struct dtri_channel_header *h = channel->header;
     struct dtri_ring *ring = take_ring(channel);
@@ -243,6 +243,7 @@ dtr_status dtri_channel_producer(struct dtri_channel *channel, struct dtri_produ
                          "no ring of events is left; there are %d, one a sink that is open",
                          DTRI_CHANNEL_RINGS);
     ring->pid = getpid();
+    ring->reorder_ns = reorder_ns;
     atomic_store(&ring->dropped, 0);
     atomic_store(&ring->record_ns, 0);
     atomic_store(&ring->head, atomic_load(&ring->tail));
@@ -258,10 +259,9 @@ dtr_status dtri_channel_producer(struct dtri_channel *channel, struct dtri_produ
         .steps = h->steps,
     };
     dtr_status status = dtri_producer_new(&options, out_producer, error);
-    if (status != DTR_OK) {
-        atomic_store(&ring->state, DTRI_RING_FREE);
+    atomic_store(&ring->state, status == DTR_OK ? DTRI_RING_OPEN : DTRI_RING_FREE);
+    if (status != DTR_OK)
         unmap(channel, ring, channel->ring_bytes);
-    }
     return status;
 }
 

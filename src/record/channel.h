@@ -48,9 +48,10 @@ bool dtri_channel_path(const struct dtri_channel *channel, char path[DTRI_CHANNE
 /* Accepts NULL.  By the owner, it tells the producers that nobody drains any more. */
 void dtri_channel_free(struct dtri_channel *channel);
 
-/* A ring of its own for one sink; any thread.  DTR_E_LIMIT when all are taken. */
-dtr_status dtri_channel_producer(struct dtri_channel *channel, struct dtri_producer **out_producer,
-                                 dtr_error *error);
+/* A ring of its own for one sink; any thread.  `reorder_ns`: its events come up to so late, out of
+ * order, and are put in order; 0: they come in order.  DTR_E_LIMIT when all are taken. */
+dtr_status dtri_channel_producer(struct dtri_channel *channel, int64_t reorder_ns,
+                                 struct dtri_producer **out_producer, dtr_error *error);
 /* Unmaps a producer's ring and frees the producer.  If `reuse`, another may take the ring. */
 void dtri_channel_release(struct dtri_channel *channel, struct dtri_producer *producer, bool reuse);
 

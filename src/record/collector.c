@@ -12,19 +12,22 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "record/flight.h"
+#include "record/reorder.h"
 #include "record/guard.h"
 
-#define NAP_MIN_NS 200000 /* while all rings are empty */
-#define NAP_MAX_NS 3200000
-#define TAIL_WORDS 8192 /* a waiting producer may go on after so many */
-#define TURN_WORDS 262144
-#define NO_DUMP    (-1)
+#define NAP_MIN_NS     200000 /* while all rings are empty */
+#define NAP_MAX_NS     3200000
+#define TAIL_WORDS     8192 /* a waiting producer may go on after so many */
+#define TURN_WORDS     262144
+#define NO_DUMP        (-1)
+#define REORDER_EVENTS 65536
 /* When only an age is given, so that memory is bounded all the same. */
 #define KEEP_EVENTS_MAX (INT64_C(1) << 22)
 
 struct stream {
     struct dtri_ring_reader reader;
     struct dtri_flight *flight;
+    struct dtri_reorder *reorder;
     struct dtri_stream_end end;
     int64_t uncommitted, n_dumps;
     bool mapped, open, dirty;
@@ -125,6 +128,42 @@ static void keep(struct dtri_collector *c, struct stream *s, const dtr_event *ev
         dump(c, s, DTRI_WINDOW_OUT_OF_MEMORY);
 }
 
+static void accept(struct dtri_collector *c, struct stream *s, const dtr_event *event)
+{
+    if (s->flight)
+        keep(c, s, event);
+    else
+        hand_over(c, s, event);
+}
+
+/* --- events that come late ----------------------------------------------------------------------
+ */
+
+static void let_go(struct dtri_collector *c, struct stream *s)
+{
+    dtr_event event;
+    bool late;
+    while (dtri_reorder_pop(s->reorder, &event, &late))
+        accept(c, s, &event);
+}
+
+static void wait_its_turn(struct dtri_collector *c, struct stream *s, const dtr_event *event)
+{
+    dtri_reorder_push(s->reorder, event); /* there is room: what was ready went */
+    let_go(c, s);
+}
+
+static void end_waiting(struct dtri_collector *c, struct stream *s)
+{
+    if (!s->reorder)
+        return;
+    dtri_reorder_end(s->reorder);
+    let_go(c, s);
+    s->end.late = dtri_reorder_late(s->reorder);
+    dtri_reorder_free(s->reorder);
+    s->reorder = NULL;
+}
+
 /* --- from the rings --------------------------------------------------------------------------- */
 
 /* A copy, since the program may still change what is in the ring. */
@@ -144,9 +183,7 @@ static bool take_data(struct dtri_collector *c, struct stream *s, unsigned kind,
     memcpy(copy, data, size);
     copy[size] = 0;
     s->dirty = true;
-    if (s->end.status != DTR_OK)
-        return true;
-    if (kind == DTRI_RECORD_NAME && out->name)
+    if (kind == DTRI_RECORD_NAME && out->name && s->end.status == DTR_OK)
         status = out->name(out->self, stream, id, copy, &error);
     else if (kind == DTRI_RECORD_MESSAGE && out->message)
         status = out->message(out->self, stream, id, copy, size, &error);
@@ -197,10 +234,10 @@ static bool take(struct dtri_collector *c, struct stream *s, unsigned kind, cons
     default:
         if (!dtri_record_event(kind, words, n, &event))
             return false;
-        if (s->flight)
-            keep(c, s, &event);
+        if (s->reorder)
+            wait_its_turn(c, s, &event);
         else
-            hand_over(c, s, &event);
+            accept(c, s, &event);
         return true;
     }
 }
@@ -242,6 +279,9 @@ static void open_stream(struct dtri_collector *c, struct stream *s)
     s->uncommitted = s->n_dumps = 0;
     s->open = true;
     s->reader.damaged = false;
+    int64_t reorder_ns = s->reader.ring->reorder_ns;
+    if (reorder_ns > 0 && reorder_ns <= DTRI_RING_MAX_REORDER_NS)
+        note(s, dtri_reorder_new(reorder_ns, REORDER_EVENTS, &s->reorder, &error), &error);
     if (o->keep_events == DTR_NONE && o->keep_ns == DTR_NONE)
         return;
     note(s,
@@ -266,6 +306,7 @@ static void finish(struct dtri_collector *c, struct stream *s, bool died)
     struct dtri_ring *ring = s->reader.ring;
     dtr_error error = {0};
     drain(c, s, UINT64_MAX);
+    end_waiting(c, s);
     dump(c, s, died ? DTRI_WINDOW_KILLED : DTRI_WINDOW_END);
     commit(c, s);
     dtri_flight_free(s->flight);

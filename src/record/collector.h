@@ -12,6 +12,7 @@ struct dtri_stream_end {
     int64_t lost_ring;   /* found the ring full */
     int64_t lost_output; /* the output failed */
     int64_t overwritten; /* by newer ones, where only the newest are kept */
+    int64_t late;        /* came after younger ones had been handed over; they are in the file */
     int64_t record_ns;   /* on the program's thread, estimated */
     bool died;           /* the program ended without closing its sink */
     bool damaged;        /* the ring held nonsense; how much was lost is not known */
@@ -20,7 +21,8 @@ struct dtri_stream_end {
 };
 
 /* All calls come from the collector's thread.  `stream` numbers the ring; after `closed` the number
- * may come again for another sink.  After a failure nothing but `closed` is called for the stream.
+ * may come again for another sink.  After a failure nothing but `message`, which may still say how
+ * the run ended, and `closed` is called for the stream.
  * Any but `event` and `commit` may be NULL. */
 struct dtri_collector_output {
     void *self;

@@ -88,6 +88,7 @@ static dtr_status add_up(void *self, unsigned stream, const struct dtri_stream_e
     r->stats.lost_ring += end->lost_ring;
     r->stats.lost_output += end->lost_output;
     r->stats.overwritten += end->overwritten;
+    r->stats.late += end->late;
     r->stats.record_ns += end->record_ns;
     return DTR_OK;
 }
@@ -171,12 +172,13 @@ dtr_status dtr_recorder_open(const dtr_recorder_options *options, const dtr_reco
     return DTR_OK;
 }
 
-dtr_status dtr_recorder_sink(dtr_recorder *r, dtr_sink *out_sink, dtr_error *error)
+static dtr_status add_sink(dtr_recorder *r, int64_t reorder_ns, dtr_sink *out_sink,
+                           dtr_error *error)
 {
     struct sink *sink = dtri_calloc(1, sizeof *sink);
     if (!sink)
         return dtri_fail_nomem(error, "a ring of events");
-    dtr_status status = dtri_channel_producer(r->channel, &sink->producer, error);
+    dtr_status status = dtri_channel_producer(r->channel, reorder_ns, &sink->producer, error);
     if (status != DTR_OK) {
         dtri_free(sink);
         return status;
@@ -187,6 +189,21 @@ dtr_status dtr_recorder_sink(dtr_recorder *r, dtr_sink *out_sink, dtr_error *err
     pthread_mutex_unlock(&r->lock);
     *out_sink = dtri_producer_sink(sink->producer);
     return DTR_OK;
+}
+
+dtr_status dtr_recorder_sink(dtr_recorder *r, dtr_sink *out_sink, dtr_error *error)
+{
+    return add_sink(r, 0, out_sink, error);
+}
+
+dtr_status dtr_recorder_late_sink(dtr_recorder *r, int64_t window_ns, dtr_sink *out_sink,
+                                  dtr_error *error)
+{
+    if (window_ns < 1 || window_ns > DTRI_RING_MAX_REORDER_NS)
+        return dtri_fail(error, DTR_E_INVALID, 0,
+                         "a sink cannot be %lld ns late; 1 ns to 60 s are possible",
+                         (long long)window_ns);
+    return add_sink(r, window_ns, out_sink, error);
 }
 
 void dtr_recorder_sink_done(dtr_recorder *r, dtr_sink *out_sink)

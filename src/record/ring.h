@@ -50,7 +50,13 @@ extern const char *const dtri_window_causes[]; /* their names in the file */
 /* Why recording is off for all producers of a channel. */
 enum dtri_gate { DTRI_GATE_SIGNAL = 1, DTRI_GATE_DELAY = 2, DTRI_GATE_DURATION = 4 };
 
-enum dtri_ring_state { DTRI_RING_FREE, DTRI_RING_OPEN, DTRI_RING_CLOSED, DTRI_RING_DONE };
+enum dtri_ring_state {
+    DTRI_RING_FREE,
+    DTRI_RING_TAKEN, /* being set up */
+    DTRI_RING_OPEN,
+    DTRI_RING_CLOSED,
+    DTRI_RING_DONE,
+};
 
 #define DTRI_RING_WHY 240
 
@@ -61,6 +67,7 @@ struct dtri_ring {                           /* shared */
     _Alignas(64) atomic_uint_least64_t tail; /* words read */
     _Alignas(64) atomic_uint state;          /* enum dtri_ring_state */
     int32_t pid;                             /* of the producer */
+    int64_t reorder_ns;                      /* events come so late, out of order; 0: in order */
     /* The collector's answer, valid in state DONE. */
     int64_t events, lost_output;
     int32_t status;
@@ -70,8 +77,9 @@ struct dtri_ring {                           /* shared */
 /* Words of the ring that one event needs at most, and that are always free where one begins. */
 #define DTRI_RING_SLACK (4 + DTR_EVENT_MAX_FIELDS)
 /* Of a name's or message's data.  A longer name is cut. */
-#define DTRI_RING_MAX_BYTES 16384
-#define DTRI_RING_MIN_WORDS 8192
+#define DTRI_RING_MAX_BYTES      16384
+#define DTRI_RING_MIN_WORDS      8192
+#define DTRI_RING_MAX_REORDER_NS INT64_C(60000000000)
 
 /* Only events between step marks begin <= value < end are recorded; begin DTR_NONE: all. */
 struct dtri_steps {

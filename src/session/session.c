@@ -188,7 +188,7 @@ static dtr_status open_recorder(dtr_session *s, const struct dtri_settings *sett
     else
         make_absolute(s->message.path);
     if (status == DTR_OK)
-        status = dtri_channel_producer(s->channel, &s->producer, error);
+        status = dtri_channel_producer(s->channel, 0, &s->producer, error);
     if (status != DTR_OK)
         return status;
     send_header(s, origins);

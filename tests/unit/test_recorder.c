@@ -65,6 +65,12 @@ static dtr_status keep_commit(void *self, dtr_error *error)
     return DTR_OK;
 }
 
+static dtr_status no_commit(void *self, dtr_error *error)
+{
+    (void)self, (void)error;
+    return DTR_OK;
+}
+
 static dtr_recorder_output memory_output(struct memory *memory)
 {
     return (dtr_recorder_output){
@@ -191,6 +197,55 @@ static void test_fork(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     dtr_recorder_close(recorder, &stats);
     assert_int_equal(stats.events, 1);
+}
+
+/* A sink whose events come up to 1000 ns late: they arrive in order of time, but for one that comes
+ * later still, and all of them arrive. */
+struct ordered {
+    int64_t last_ts_ns, n, backwards;
+};
+
+static dtr_status keep_order(void *self, const dtr_event *event, dtr_error *error)
+{
+    struct ordered *o = self;
+    (void)error;
+    o->backwards += event->ts_ns < o->last_ts_ns;
+    o->last_ts_ns = event->ts_ns > o->last_ts_ns ? event->ts_ns : o->last_ts_ns;
+    o->n++;
+    return DTR_OK;
+}
+
+static void test_late_sink(void **state)
+{
+    struct ordered ordered = {0};
+    struct memory memory = {.fail_at = -1};
+    dtr_recorder_output output = memory_output(&memory);
+    dtr_recorder_options options;
+    dtr_recorder_stats stats;
+    dtr_recorder *recorder;
+    dtr_error error;
+    dtr_sink sink;
+    (void)state;
+    output.self = &ordered;
+    output.event = keep_order;
+    output.name = NULL;
+    output.commit = no_commit;
+    dtr_recorder_options_init(&options);
+    assert_ok(dtr_recorder_open(&options, &output, &recorder, &error), &error);
+    assert_int_equal(dtr_recorder_late_sink(recorder, 0, &sink, &error), DTR_E_INVALID);
+    assert_ok(dtr_recorder_late_sink(recorder, 1000, &sink, &error), &error);
+    for (int64_t i = 0; i < 20000; i++) {
+        dtr_event event = freeing(0, i);
+        event.ts_ns = 10 * i + (i * 7919) % 900; /* less than the window apart from its neighbours */
+        if (i == 15000)
+            event.ts_ns = 5;
+        sink.emit(sink.self, &event);
+    }
+    dtr_recorder_close(recorder, &stats);
+    assert_int_equal(stats.events, 20000);
+    assert_int_equal(ordered.n, 20000);
+    assert_int_equal(ordered.backwards, 1);
+    assert_int_equal(stats.late, 1);
 }
 
 static void test_bad_options(void **state)
@@ -340,6 +395,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_lost), cmocka_unit_test(test_drops_are_counted),
         cmocka_unit_test(test_output_fails), cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_late_sink),
         cmocka_unit_test(test_bad_options),  cmocka_unit_test(test_kill),
         cmocka_unit_test(test_full_disk),    cmocka_unit_test(test_file_limit),
     };
