@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DTRI_ID_MAP_VALUES 3
+#define DTRI_ID_MAP_VALUES 4
 
 struct dtri_id_map {
     struct dtri_id_map_slot *slots; /* open addressing, linear probing */
@@ -15,7 +15,7 @@ struct dtri_id_map {
 /* A zeroed struct is an empty map.  Pointers to values hold until the map changes. */
 void dtri_id_map_done(struct dtri_id_map *map);
 int64_t *dtri_id_map_find(const struct dtri_id_map *map, int64_t id); /* NULL: not there */
-/* The values of `id`, added if it is not there; NULL when there is no memory. */
+/* The values of `id`, zeros if it was not there; NULL when there is no memory. */
 int64_t *dtri_id_map_add(struct dtri_id_map *map, int64_t id);
 void dtri_id_map_remove(struct dtri_id_map *map, int64_t id); /* also one that is not there */
 

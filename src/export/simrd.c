@@ -21,15 +21,14 @@
 #define OPERANDS_MAX 65536
 
 struct output {
-    int64_t tensor, bytes, view_of; /* view_of: a tensor, or DTR_NONE */
+    int64_t tensor, storage, bytes, view_of; /* view_of: a tensor, or DTR_NONE */
 };
 
 struct simrd {
     const struct dtri_export *job;
     struct dtri_output *out;
-    struct dtri_id_map tensors;  /* by tensor: struct held */
-    struct dtri_id_map storages; /* by storage: bytes */
-    int64_t op;                  /* waiting for its first run, or DTR_NONE */
+    struct dtri_id_map tensors, storages; /* that the program holds */
+    int64_t op;                           /* waiting for its first run, or DTR_NONE */
     int64_t name;
     int64_t n_inputs, n_outputs;
     int64_t *inputs;
@@ -37,8 +36,9 @@ struct simrd {
     size_t inputs_seen, outputs_seen, cap_inputs, cap_outputs;
 };
 
-/* The values of the tensor map. */
-enum { REFERENCES, PINS, COPIES };
+/* The values of the maps. */
+enum { REFERENCES, PINS, COPIES, STORAGE };
+enum { BYTES, TENSORS };
 
 static dtr_status damaged(const struct simrd *s, const char *what, int64_t id, dtr_error *error)
 {
@@ -123,14 +123,30 @@ static void write_call(struct simrd *s, int64_t cost_ns)
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-static dtr_status hold(struct simrd *s, int64_t tensor, dtr_error *error)
+static dtr_status hold(struct simrd *s, int64_t tensor, int64_t storage, dtr_error *error)
 {
+    if (dtri_id_map_find(&s->tensors, tensor))
+        return damaged(s, "a tensor is made twice", tensor, error);
     int64_t *held = dtri_id_map_add(&s->tensors, tensor);
+    int64_t *home = dtri_id_map_find(&s->storages, storage);
     if (!held)
         return dtri_fail_nomem(error, "the tensors of a run");
     held[REFERENCES] = 1;
-    held[PINS] = held[COPIES] = 0;
+    held[STORAGE] = storage;
+    if (home)
+        home[TENSORS]++;
     return DTR_OK;
+}
+
+static void drop_unheld(struct simrd *s, int64_t tensor)
+{
+    const int64_t *held = dtri_id_map_find(&s->tensors, tensor);
+    if (held[REFERENCES] > 0 || held[PINS] > 0)
+        return;
+    int64_t storage = held[STORAGE], *home = dtri_id_map_find(&s->storages, storage);
+    if (home && --home[TENSORS] <= 0)
+        dtri_id_map_remove(&s->storages, storage);
+    dtri_id_map_remove(&s->tensors, tensor);
 }
 
 static dtr_status note_storage(struct simrd *s, const dtr_event_storage *storage, dtr_error *error)
@@ -138,7 +154,7 @@ static dtr_status note_storage(struct simrd *s, const dtr_event_storage *storage
     int64_t *values = dtri_id_map_add(&s->storages, storage->storage);
     if (!values)
         return dtri_fail_nomem(error, "the storages of a run");
-    values[0] = storage->bytes;
+    values[BYTES] = storage->bytes;
     return DTR_OK;
 }
 
@@ -146,9 +162,9 @@ static dtr_status bytes_of(const struct simrd *s, int64_t storage, int64_t *out_
                            dtr_error *error)
 {
     const int64_t *values = dtri_id_map_find(&s->storages, storage);
-    if (!values || values[0] < 0)
+    if (!values || values[BYTES] < 0)
         return damaged(s, "a tensor lives on a storage that was not announced", storage, error);
-    *out_bytes = values[0];
+    *out_bytes = values[BYTES];
     return DTR_OK;
 }
 
@@ -187,13 +203,14 @@ static dtr_status add_tensor(struct simrd *s, const dtr_event_tensor *tensor, dt
         return status;
     if (!of_block) {
         write_constant(s->out, tensor->tensor, bytes);
-        return hold(s, tensor->tensor, error);
+        return hold(s, tensor->tensor, tensor->storage, error);
     }
     if ((int64_t)s->outputs_seen >= s->n_outputs)
         return damaged(s, "an operator has more tensors than it said", s->op, error);
     if (!DTRI_RESERVE(s->outputs, s->cap_outputs, s->outputs_seen + 1))
         return dtri_fail_nomem(error, "an operator");
-    s->outputs[s->outputs_seen++] = (struct output){tensor->tensor, bytes, tensor->view_of};
+    s->outputs[s->outputs_seen++] =
+        (struct output){tensor->tensor, tensor->storage, bytes, tensor->view_of};
     return DTR_OK;
 }
 
@@ -210,15 +227,9 @@ static dtr_status end_operator(struct simrd *s, const dtr_event_operator_run *ru
     write_call(s, run->cost_ns);
     dtr_status status = DTR_OK;
     for (size_t i = 0; i < s->outputs_seen && status == DTR_OK; i++)
-        status = hold(s, s->outputs[i].tensor, error);
+        status = hold(s, s->outputs[i].tensor, s->outputs[i].storage, error);
     s->op = DTR_NONE;
     return status;
-}
-
-static void drop_unheld(struct simrd *s, int64_t tensor, const int64_t *held)
-{
-    if (held[REFERENCES] <= 0 && held[PINS] <= 0)
-        dtri_id_map_remove(&s->tensors, tensor);
 }
 
 /* A tensor that is not known is of an operator that failed. */
@@ -240,7 +251,7 @@ static void write_reference(struct simrd *s, const dtr_event_reference *referenc
     held[REFERENCES]--;
     write_tensor(s->out, "{\"INSTRUCTION\":\"RELEASE\",\"NAME\":", tensor);
     dtri_output_text(s->out, "}\n");
-    drop_unheld(s, tensor, held);
+    drop_unheld(s, tensor);
 }
 
 static void write_pin(struct simrd *s, const dtr_event_pin *pin)
@@ -254,7 +265,7 @@ static void write_pin(struct simrd *s, const dtr_event_pin *pin)
                                          : "MAKE_CONSTANT",
                      pin->tensor);
     held[PINS] += pin->change == 1 || pin->change == -1 ? pin->change : 0;
-    drop_unheld(s, pin->tensor, held);
+    drop_unheld(s, pin->tensor);
 }
 
 static void write_mark(struct simrd *s, const dtr_event_mark *mark)
@@ -288,9 +299,6 @@ static dtr_status write_event(struct simrd *s, const dtr_event *event, dtr_error
         return add_input(s, &event->u.operand_, error);
     case DTR_EVENT_OPERATOR_RUN:
         return end_operator(s, &event->u.operator_run_, error);
-    case DTR_EVENT_FREEING:
-        dtri_id_map_remove(&s->storages, event->u.freeing_.storage);
-        return DTR_OK;
     case DTR_EVENT_REFERENCE:
         write_reference(s, &event->u.reference_);
         return DTR_OK;
@@ -345,9 +353,8 @@ static dtr_status refuse_part(const struct dtri_export *job, dtr_error *error)
 #define KINDS                                                                                      \
     (DTRI_KIND_BIT(DTR_EVENT_STORAGE) | DTRI_KIND_BIT(DTR_EVENT_TENSOR) |                          \
      DTRI_KIND_BIT(DTR_EVENT_OPERATOR) | DTRI_KIND_BIT(DTR_EVENT_OPERAND) |                        \
-     DTRI_KIND_BIT(DTR_EVENT_OPERATOR_RUN) | DTRI_KIND_BIT(DTR_EVENT_FREEING) |                    \
-     DTRI_KIND_BIT(DTR_EVENT_REFERENCE) | DTRI_KIND_BIT(DTR_EVENT_PIN) |                           \
-     DTRI_KIND_BIT(DTR_EVENT_MARK))
+     DTRI_KIND_BIT(DTR_EVENT_OPERATOR_RUN) | DTRI_KIND_BIT(DTR_EVENT_REFERENCE) |                  \
+     DTRI_KIND_BIT(DTR_EVENT_PIN) | DTRI_KIND_BIT(DTR_EVENT_MARK))
 
 static dtr_status write_events(struct simrd *s, dtr_error *error)
 {
