@@ -209,6 +209,8 @@ static dtr_status take_message(void *self, unsigned stream, int64_t type, const 
             memcpy(c->refused, error->text, sizeof c->refused);
         return status;
     }
+    if (type == DTRI_MESSAGE_RESULT)
+        return take_result(s, data, size, error);
     status = check_file(s, error);
     if (status != DTR_OK)
         return status;
@@ -217,8 +219,6 @@ static dtr_status take_message(void *self, unsigned stream, int64_t type, const 
         return note(s, add_setting(s, data, size, error));
     case DTRI_MESSAGE_CLOCK:
         return note(s, add_clock(s, data, size, error));
-    case DTRI_MESSAGE_RESULT:
-        return take_result(s, data, size, error);
     default:
         return wrong_message(error);
     }

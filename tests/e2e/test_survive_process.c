@@ -546,9 +546,11 @@ static void limited(struct run *r, bool by_record)
     getrlimit(RLIMIT_FSIZE, &old);
     limit = (struct rlimit){600 << 10, old.rlim_max};
     setrlimit(RLIMIT_FSIZE, &limit);
+    setenv("DTR_COMMIT_INTERVAL", "2ms", 1);
     pid_t pid = by_record ? start_record(r->file, "count", r->told_path, r->log, NULL)
                           : start_alone("count", r->told_path, r->log,
                                         (const char *const[]){variable, NULL});
+    unsetenv("DTR_COMMIT_INTERVAL");
     setrlimit(RLIMIT_FSIZE, &old);
     assert_int_equal(wait_within(pid, PATIENCE), 0);
 }
