@@ -159,12 +159,76 @@ static void test_damage(void **state)
     assert_false(unpack(packed, 9, 1, DTRI_CHUNK_EVENTS + 1, 1));
 }
 
+/* Format 2 gives back what format 1 does. */
+static void test_zstd(void **state)
+{
+    struct dtri_chunk_codec codec = {0};
+    (void)state;
+    dtri_rng_seed(&rng, 3);
+    for (int round = 0; round < 500; round++) {
+        int64_t *columns[MAX_COLUMNS];
+        int n_columns = 1 + (int)dtri_rng_below(&rng, MAX_COLUMNS), n = random_rows();
+        size_t size = pack_random(n_columns, n), used;
+        const unsigned char *data;
+        for (int c = 0; c < MAX_COLUMNS; c++)
+            columns[c] = back[c];
+        assert_int_equal(dtri_chunk_compress(&codec, packed, size, &data, &used), DTR_OK);
+        unsigned char *copy = malloc(used);
+        memcpy(copy, data, used);
+        for (int format = 1; format <= 2; format++) {
+            const unsigned char *from = format == 2 ? copy : packed;
+            memset(back, 0, sizeof back);
+            assert_int_equal(dtri_chunk_decode(&codec, format, from, format == 2 ? used : size,
+                                               n_columns, n, UINT64_MAX, columns),
+                             DTR_OK);
+            for (int c = 0; c < n_columns; c++)
+                assert_memory_equal(back[c], table[c], (size_t)n * sizeof(int64_t));
+        }
+        size_t cut = dtri_rng_below(&rng, used);
+        assert_int_equal(dtri_chunk_decode(&codec, 2, copy, cut, n_columns, n, UINT64_MAX, columns),
+                         DTR_E_FORMAT);
+        copy[dtri_rng_below(&rng, used)] ^= (unsigned char)(1 + dtri_rng_below(&rng, 255));
+        dtri_chunk_decode(&codec, 2, copy, used, n_columns, n, UINT64_MAX, columns);
+        free(copy);
+    }
+    dtri_chunk_codec_done(&codec);
+}
+
+/* A frame is not unpacked when it is bigger than so many rows can be, or does not say how big. */
+static void test_bomb(void **state)
+{
+    static const unsigned char unsized[] = {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50, 0x01, 0x00, 0x00};
+    struct dtri_chunk_codec codec = {0};
+    int64_t *columns[1] = {back[0]};
+    const unsigned char *data;
+    size_t used, size = 64 << 20;
+    unsigned char *zeros = calloc(1, size);
+    (void)state;
+    assert_int_equal(dtri_chunk_compress(&codec, zeros, size, &data, &used), DTR_OK);
+    assert_true(used < 20000);
+    unsigned char *copy = malloc(used);
+    memcpy(copy, data, used);
+    dtri_chunk_codec_done(&codec);
+    assert_int_equal(dtri_chunk_decode(&codec, 2, copy, used, 1, DTRI_CHUNK_EVENTS, 1, columns),
+                     DTR_E_FORMAT);
+    assert_int_equal(codec.cap, 0);
+    assert_int_equal(dtri_chunk_decode(&codec, 2, unsized, sizeof unsized, 1, 1, 1, columns),
+                     DTR_E_FORMAT);
+    assert_int_equal(dtri_chunk_decode(&codec, 3, zeros, 9, 1, 1, 1, columns), DTR_E_FORMAT);
+    assert_int_equal(dtri_chunk_decode(&codec, 1, NULL, 9, 1, 1, 1, columns), DTR_E_FORMAT);
+    assert_int_equal(dtri_chunk_decode(&codec, 1, zeros, 9, 1, INT64_MAX, 1, columns),
+                     DTR_E_FORMAT);
+    dtri_chunk_codec_done(&codec);
+    free(copy);
+    free(zeros);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_twin),
-        cmocka_unit_test(test_size),
-        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_against_twin), cmocka_unit_test(test_size),
+        cmocka_unit_test(test_damage),       cmocka_unit_test(test_zstd),
+        cmocka_unit_test(test_bomb),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
