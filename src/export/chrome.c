@@ -161,12 +161,12 @@ static void write_point(struct chrome *c, const dtr_event *event, int64_t ts)
         write_counter(c, ts, "bytes in use", in_use);
 }
 
-static void write_edge(void *user, enum dtri_lane_group group, int64_t ts, const char *name)
+static void write_edge(void *user, enum dtri_lane_group group, bool begin, int64_t ts,
+                       const char *name)
 {
     struct chrome *c = user;
-    begin_event(c, name ? 'B' : 'E', thread(group, 0), ts);
-    if (name)
-        write_name(c, name);
+    begin_event(c, begin ? 'B' : 'E', thread(group, 0), ts);
+    write_name(c, name); /* at an end, too: some viewers match by name */
     dtri_output_text(c->out, "}");
 }
 

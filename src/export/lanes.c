@@ -39,33 +39,57 @@ int dtri_lanes_place(struct dtri_lanes *lanes, int64_t begin, int64_t end)
 
 /* --- marks ------------------------------------------------------------------------------------ */
 
-static void end(struct dtri_marks *m, enum dtri_lane_group group, bool *open)
+static void end_phase(struct dtri_marks *m)
 {
-    if (*open)
-        m->edge(m->user, group, m->ts, NULL);
-    *open = false;
+    if (m->phase)
+        m->edge(m->user, DTRI_LANE_PHASES, false, m->ts, m->phase);
+    m->phase = NULL;
+}
+
+static void end_iteration(struct dtri_marks *m)
+{
+    end_phase(m);
+    if (m->iteration[0])
+        m->edge(m->user, DTRI_LANE_ITERATIONS, false, m->ts, m->iteration);
+    m->iteration[0] = 0;
 }
 
 static void begin_phase(struct dtri_marks *m, const char *name)
 {
-    end(m, DTRI_LANE_PHASES, &m->phase);
-    m->edge(m->user, DTRI_LANE_PHASES, m->ts, name);
-    m->phase = true;
+    end_phase(m);
+    m->phase = name;
+    m->edge(m->user, DTRI_LANE_PHASES, true, m->ts, name);
 }
 
 static void begin_iteration(struct dtri_marks *m, int64_t value)
 {
-    char name[40];
-    snprintf(name, sizeof name, "iteration %" PRId64, value);
-    end(m, DTRI_LANE_PHASES, &m->phase);
-    end(m, DTRI_LANE_ITERATIONS, &m->iteration);
-    m->edge(m->user, DTRI_LANE_ITERATIONS, m->ts, value == DTR_NONE ? "iteration" : name);
-    m->iteration = true;
+    end_iteration(m);
+    if (value == DTR_NONE)
+        snprintf(m->iteration, sizeof m->iteration, "iteration");
+    else
+        snprintf(m->iteration, sizeof m->iteration, "iteration %" PRId64, value);
+    m->edge(m->user, DTRI_LANE_ITERATIONS, true, m->ts, m->iteration);
+}
+
+static void begin_range(struct dtri_marks *m, int64_t name)
+{
+    if (m->n_ranges < DTRI_RANGES_NAMED)
+        m->ranges[m->n_ranges] = name;
+    m->n_ranges++;
+    m->edge(m->user, DTRI_LANE_RANGES, true, m->ts, dtri_names_text(m->names, name));
+}
+
+static void end_range(struct dtri_marks *m)
+{
+    if (m->n_ranges == 0)
+        return;
+    m->n_ranges--;
+    int64_t name = m->n_ranges < DTRI_RANGES_NAMED ? m->ranges[m->n_ranges] : DTR_NONE;
+    m->edge(m->user, DTRI_LANE_RANGES, false, m->ts, dtri_names_text(m->names, name));
 }
 
 void dtri_marks_feed(struct dtri_marks *m, int64_t ts, const dtr_event_mark *mark)
 {
-    const char *name = dtri_names_text(m->names, mark->name);
     m->ts = ts > m->ts ? ts : m->ts;
     switch (mark->mark) {
     case DTR_MARK_ITERATION:
@@ -81,18 +105,13 @@ void dtri_marks_feed(struct dtri_marks *m, int64_t ts, const dtr_event_mark *mar
         begin_phase(m, "optimizer");
         break;
     case DTR_MARK_RANGE_BEGIN:
-        m->edge(m->user, DTRI_LANE_RANGES, m->ts, name);
-        m->n_ranges++;
+        begin_range(m, mark->name);
         break;
     case DTR_MARK_RANGE_END:
-        if (m->n_ranges > 0) {
-            m->edge(m->user, DTRI_LANE_RANGES, m->ts, NULL);
-            m->n_ranges--;
-        }
+        end_range(m);
         break;
     case DTR_MARK_END:
-        end(m, DTRI_LANE_PHASES, &m->phase);
-        end(m, DTRI_LANE_ITERATIONS, &m->iteration);
+        end_iteration(m);
         break;
     default:
         break;
@@ -102,10 +121,9 @@ void dtri_marks_feed(struct dtri_marks *m, int64_t ts, const dtr_event_mark *mar
 void dtri_marks_finish(struct dtri_marks *m, int64_t ts)
 {
     m->ts = ts > m->ts ? ts : m->ts;
-    for (; m->n_ranges > 0; m->n_ranges--)
-        m->edge(m->user, DTRI_LANE_RANGES, m->ts, NULL);
-    end(m, DTRI_LANE_PHASES, &m->phase);
-    end(m, DTRI_LANE_ITERATIONS, &m->iteration);
+    while (m->n_ranges > 0)
+        end_range(m);
+    end_iteration(m);
 }
 
 /* --- times ------------------------------------------------------------------------------------ */

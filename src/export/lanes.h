@@ -44,8 +44,11 @@ struct dtri_lanes {
 /* The lane for a slice from `begin` to `end`, or -1 when all DTRI_LANES_MAX are taken. */
 int dtri_lanes_place(struct dtri_lanes *lanes, int64_t begin, int64_t end);
 
-/* Edges of iterations, phases and ranges.  `name` is NULL at an end. */
-typedef void (*dtri_edge)(void *user, enum dtri_lane_group group, int64_t ts, const char *name);
+/* Edges of iterations, phases and ranges.  An end has the name of its begin. */
+typedef void (*dtri_edge)(void *user, enum dtri_lane_group group, bool begin, int64_t ts,
+                          const char *name);
+
+#define DTRI_RANGES_NAMED 256 /* a range that lies deeper ends with "" */
 
 struct dtri_marks {
     const struct dtri_names *names;
@@ -53,7 +56,9 @@ struct dtri_marks {
     void *user;
     int64_t ts; /* of the last edge: none goes back in time */
     int64_t n_ranges;
-    bool iteration, phase;
+    int64_t ranges[DTRI_RANGES_NAMED]; /* name ids of the open ones */
+    const char *phase;                 /* NULL: none is open */
+    char iteration[40];                /* "": none is open */
 };
 
 /* Feeds one mark event.  An end without its begin, as at the start of a cut, is left out. */

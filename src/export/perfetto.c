@@ -250,11 +250,12 @@ static void write_point(struct perfetto *p, const dtr_event *event, int64_t ts)
         write_counter(p, ts, IN_USE, in_use);
 }
 
-static void write_edge(void *user, enum dtri_lane_group group, int64_t ts, const char *name)
+static void write_edge(void *user, enum dtri_lane_group group, bool begin, int64_t ts,
+                       const char *name)
 {
     struct perfetto *p = user;
     uint64_t track = lane_track(p, group, 0);
-    end_event(p, begin_event(p, name ? SLICE_BEGIN : SLICE_END, track, ts, name));
+    end_event(p, begin_event(p, begin ? SLICE_BEGIN : SLICE_END, track, ts, begin ? name : NULL));
 }
 
 static dtr_status write_event(struct perfetto *p, const dtr_event *event, dtr_error *error)

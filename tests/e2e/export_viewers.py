@@ -113,13 +113,16 @@ class Events:
         return args
 
     def edges(self):
-        """(lane, time, name or None at an end) of iterations, phases and ranges."""
-        out, open_lanes, depth, last = [], set(), 0, -(2**63)
+        """(lane, time, begins, name) of iterations, phases and ranges."""
+        out, opened, ranges, last = [], {}, [], -(2**63)
+
+        def begin(lane, name):
+            out.append((lane, last, True, name))
+            opened[lane] = name
 
         def close(lane):
-            if lane in open_lanes:
-                out.append((lane, last, None))
-                open_lanes.remove(lane)
+            if lane in opened:
+                out.append((lane, last, False, opened.pop(lane)))
 
         for row in self["mark"]:
             last, mark = max(last, row["ts"]), row["mark"]
@@ -128,21 +131,17 @@ class Events:
                 close("iterations")
             if mark == ITERATION:
                 value = row["value"]
-                name = "iteration" if value is None else f"iteration {value}"
-                out.append(("iterations", last, name))
-                open_lanes.add("iterations")
+                begin("iterations", "iteration" if value is None else f"iteration {value}")
             elif mark in PHASES:
                 close("phases")
-                out.append(("phases", last, PHASES[mark]))
-                open_lanes.add("phases")
+                begin("phases", PHASES[mark])
             elif mark == BEGIN:
-                out.append(("ranges", last, row["text"]))
-                depth += 1
-            elif mark == END and depth:
-                out.append(("ranges", last, None))
-                depth -= 1
+                out.append(("ranges", last, True, row["text"]))
+                ranges.append(row["text"])
+            elif mark == END and ranges:
+                out.append(("ranges", last, False, ranges.pop()))
         last = max(last, self.last)
-        out += [("ranges", last, None)] * depth
+        out += [("ranges", last, False, name) for name in reversed(ranges)]
         close("phases")
         close("iterations")
         return out
@@ -150,8 +149,8 @@ class Events:
 
 def by_lane(edges):
     lanes = collections.defaultdict(list)
-    for lane, ts, name in edges:
-        lanes[lane].append((ts, name))
+    for lane, ts, begins, name in edges:
+        lanes[lane].append((ts, name if begins else None))
     return dict(lanes)
 
 
@@ -227,7 +226,7 @@ def check_chrome(events, *options):
             args = {key: number_of(value) for key, value in e["args"].items()}
             slices[lanes[e["tid"]]].append((args["seq"], e["name"], e["cat"], ts, dur, args))
         elif e["ph"] in "BE":
-            edges.append((lanes[e["tid"]], ts, e.get("name")))
+            edges.append((lanes[e["tid"]], ts, e["ph"] == "B", e["name"]))
         elif e["ph"] == "C":
             counters[e["name"]].append((ts, e["args"]["bytes"]))
         elif e["ph"] == "i":

@@ -57,12 +57,13 @@ struct edges {
     char text[512];
 };
 
-static void note_edge(void *user, enum dtri_lane_group group, int64_t ts, const char *name)
+static void note_edge(void *user, enum dtri_lane_group group, bool begin, int64_t ts,
+                      const char *name)
 {
     struct edges *edges = user;
     size_t n = strlen(edges->text);
-    snprintf(edges->text + n, sizeof edges->text - n, "%c%d %s;", "ipr"[group], (int)ts,
-             name ? name : "-");
+    snprintf(edges->text + n, sizeof edges->text - n, "%c%c%d %s;", begin ? '+' : '-', "ipr"[group],
+             (int)ts, name);
 }
 
 static void feed(struct dtri_marks *marks, int64_t ts, dtr_mark mark, int64_t value)
@@ -83,8 +84,9 @@ static void test_marks_become_edges_that_match(void **state)
     feed(&marks, 3, DTR_MARK_OPTIMIZER, DTR_NONE); /* back in time */
     feed(&marks, 5, DTR_MARK_ITERATION, 8);
     dtri_marks_finish(&marks, 6);
-    assert_string_equal(edges.text, "i2 iteration 7;p3 forward;p4 -;p4 backward;p4 -;p4 optimizer;"
-                                    "p5 -;i5 -;i5 iteration 8;i6 -;");
+    assert_string_equal(edges.text, "+i2 iteration 7;+p3 forward;-p4 forward;+p4 backward;"
+                                    "-p4 backward;+p4 optimizer;-p5 optimizer;-i5 iteration 7;"
+                                    "+i5 iteration 8;-i6 iteration 8;");
 }
 
 /* --- the map ---------------------------------------------------------------------------------- */
