@@ -3,6 +3,8 @@
 #include "survive.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #define CHILDREN 100
@@ -570,6 +572,48 @@ static void test_file_limit(void **state)
     }
 }
 
+/* Records into a disk of its own that gets full; mounts are this process's own. */
+static int on_a_small_disk(int64_t expected)
+{
+    struct run r;
+    char directory[512];
+    if ((unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ||
+        mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mkdir(in_directory(directory, "disk"), 0700) != 0 ||
+        mount("none", directory, "tmpfs", 0, "size=2500k") != 0)
+        return SKIP_CODE;
+    prepare(&r);
+    snprintf(r.file, sizeof r.file, "%s/disk/run.dtr.sqlite", survive_directory);
+    atomic_store(&r.told->go, MANY);
+    const char *options[] = {"--commit-interval", "2ms", NULL};
+    pid_t parent = start_record(r.file, "count", r.told_path, r.log, options);
+    int code = wait_within(parent, PATIENCE);
+    if (code)
+        fail_msg("%d: %s", code, read_log(r.log));
+    assert_int_equal(atomic_load(&r.told->status), DTR_E_FULL);
+    assert_non_null(strstr(read_log(r.log), "EVENTS LOST"));
+    check_full(&r, expected);
+    struct dtri_store *store = open_file(r.file);
+    assert_true(text_is(store, "SELECT reason FROM loss", "disk full"));
+    dtri_store_close(store, NULL);
+    done(&r);
+    umount(directory);
+    return 0;
+}
+
+static void test_full_disk(void **state)
+{
+    int64_t expected = events_of(MANY);
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(on_a_small_disk(expected));
+    int code = wait_within(pid, PATIENCE);
+    if (code == SKIP_CODE)
+        skip(); /* no file system can be mounted here */
+    assert_int_equal(code, 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -587,6 +631,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nobody_reads),
         cmocka_unit_test(test_no_place),
         cmocka_unit_test(test_file_limit),
+        cmocka_unit_test(test_full_disk),
     };
     if (argc == 4 && strcmp(argv[1], "program") == 0)
         return program(argv[2], argv[3]);
