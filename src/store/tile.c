@@ -151,10 +151,12 @@ dtr_status dtri_tiles_extent(struct dtri_store *store, int64_t run, int *out_bas
     if (status == DTR_OK)
         status = dtri_tiles_statement(
             store, &store->tiles->extent,
+            /* Each subquery is one step in the order of the primary key. */
             "SELECT (SELECT level FROM tile WHERE run = ?1 AND track = f.track ORDER BY level "
-            "LIMIT 1), l.level, l.page FROM (SELECT track FROM tile WHERE run = ?1 ORDER BY track "
-            "LIMIT 1) AS f CROSS JOIN tile AS l ON l.run = ?1 AND l.track = f.track "
-            "ORDER BY l.level DESC, l.page LIMIT 1",
+            "LIMIT 1), (SELECT level FROM tile WHERE run = ?1 AND track = f.track "
+            "ORDER BY level DESC LIMIT 1), (SELECT page FROM tile WHERE run = ?1 AND "
+            "track = f.track ORDER BY level DESC, page DESC LIMIT 1) "
+            "FROM (SELECT track FROM tile WHERE run = ?1 ORDER BY track LIMIT 1) AS f",
             error);
     if (status != DTR_OK)
         return status;

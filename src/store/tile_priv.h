@@ -58,7 +58,7 @@ dtr_status dtri_tiles_fix_base(struct dtri_store *store, int64_t run, int base, 
 
 #define DTRI_TILE_SLOTS 512
 #define DTRI_TILE_HASH  2048 /* a power of 2 */
-#define DTRI_TILE_RUNS  8
+#define DTRI_TILE_RUNS  64
 #define DTRI_TILE_LOOK  65536
 
 struct dtri_tile_slot {
