@@ -21,6 +21,10 @@ import tempfile
 TOOL, MAKE, CHARLM, MLP, EXTENSION, SOURCE = map(os.path.abspath, sys.argv[1:7])
 NODE_HELPER = os.path.join(SOURCE, "tests/e2e/export_viewers.mjs")
 EXACT = 2**53
+# An extension built with a sanitizer needs its runtime in the shell that loads it.
+SHELL = dict(os.environ)
+if SHELL.get("SANITIZER_RUNTIME"):
+    SHELL.update(LD_PRELOAD=SHELL["SANITIZER_RUNTIME"], ASAN_OPTIONS="detect_leaks=0")
 ITERATION, FORWARD, BACKWARD, OPTIMIZER, BEGIN, END, _, STOP = range(8)
 PHASES = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
 REASONS = ["budget", "eager", "banish", "request"]
@@ -82,7 +86,7 @@ class Events:
 
     def query(self, sql):
         done = subprocess.run(["sqlite3", "-json", self.path, f".load {EXTENSION}", sql],
-                              capture_output=True, check=True)
+                              capture_output=True, check=True, env=SHELL)
         return json.loads(clean(done.stdout.decode(errors="surrogateescape")) or "[]")
 
     def __getitem__(self, kind):
