@@ -137,7 +137,7 @@ CREATE TABLE track (
     meaning TEXT NOT NULL
 );
 
--- The time pyramid: buckets of 2^18 ns * 4^level, 256 a page, each with the count of the events that
+-- The time pyramid: buckets of 2^18 ns * 4^level (level may be below 0), 256 a page, each with the count of the events that
 -- begin in it and the sum, least and most of their value.  Packed as event_chunk is (README.md).
 CREATE TABLE tile (
     run    INTEGER NOT NULL REFERENCES run (id),

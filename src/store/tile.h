@@ -118,7 +118,7 @@ dtr_status dtri_tiles_build(struct dtri_store *store, int64_t run, dtr_error *er
 
 /* Compares a run's tiles with what its chunks say, in bounded memory (a temporary file), and tells
  * of each page that is "missing", "differs", "damaged" or "has no events".  The store may be open
- * for reading.  *out_faults counts them. */
+ * for reading.  *out_faults counts them.  A file of version 1 has no tiles to be wrong. */
 typedef void (*dtri_tile_fault)(void *user, int64_t track, int level, int64_t page,
                                 const char *what);
 dtr_status dtri_tiles_verify(struct dtri_store *store, int64_t run, dtri_tile_fault fault,

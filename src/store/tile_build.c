@@ -149,6 +149,9 @@ dtr_status dtri_tiles_verify(struct dtri_store *store, int64_t run, dtri_tile_fa
     struct side stored = {0}, made = {0};
     int base, top;
     *out_faults = 0;
+    if (sqlite3_table_column_metadata(store->db, "main", "tile", NULL, NULL, NULL, NULL, NULL,
+                                      NULL) != SQLITE_OK)
+        return DTR_OK; /* version 1 */
     dtr_status status = dtri_tiles_levels(store, run, &base, &top, error);
     if (status == DTR_OK)
         status = dtri_store_scratch(&scratch, error);

@@ -430,6 +430,84 @@ static void test_verify(void **state)
     unlink(path);
 }
 
+static void copy_file(const char *from, const char *to)
+{
+    static char buffer[1 << 16];
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    for (size_t n; (n = fread(buffer, 1, sizeof buffer, in)) > 0;)
+        assert_int_equal(fwrite(buffer, 1, n, out), n);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* A file of version 1 gets its tiles when it is migrated; until then it has none, and none is
+ * missed. */
+static void test_migration(void **state)
+{
+    static const char *const files[] = {"v1-live.dtr.sqlite", "v1-sim.dtr.sqlite"};
+    char path[600], source[1024];
+    (void)state;
+    snprintf(path, sizeof path, "%s", scratch("old.sqlite"));
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        snprintf(source, sizeof source, "%s/tests/data/schema/%s",
+                 environment("DTRSCOPE_SOURCE", ".."), files[i]);
+        copy_file(source, path);
+        for (int migrated = 0; migrated < 2; migrated++) {
+            struct dtri_store *store;
+            dtr_error error;
+            int base, top;
+            int64_t faults;
+            if (migrated) {
+                assert_ok(dtri_store_open(path, DTRI_STORE_WRITE, &store, &error), &error);
+                assert_ok(dtri_store_close(store, &error), &error);
+            }
+            assert_ok(dtri_store_open(path, DTRI_STORE_READ, &store, &error), &error);
+            assert_ok(dtri_tiles_levels(store, 1, &base, &top, &error), &error);
+            assert_int_equal(base != DTRI_TILE_NONE, migrated);
+            assert_ok(dtri_tiles_verify(store, 1, no_fault, NULL, &faults, &error), &error);
+            assert_int_equal(faults, 0);
+            dtri_store_close(store, NULL);
+        }
+    }
+    unlink(path);
+}
+
+/* More runs at a time than are kept in mind, in one file. */
+static void test_many_runs(void **state)
+{
+    enum { RUNS = 80, EACH = 150 };
+    static dtr_event events[RUNS][EACH];
+    struct dtri_store_writer *writers[RUNS];
+    struct dtri_store *store;
+    char path[600];
+    dtr_error error;
+    (void)state;
+    snprintf(path, sizeof path, "%s", scratch("runs.sqlite"));
+    assert_ok(dtri_store_create(path, true, &store, &error), &error);
+    for (int r = 0; r < RUNS; r++) {
+        struct dtri_run run;
+        dtri_run_init(&run, "live");
+        assert_ok(dtri_store_add_run(store, &run, &error), &error);
+        assert_int_equal(run.id, r + 1);
+        assert_ok(dtri_store_writer_new(store, run.id, &writers[r], &error), &error);
+    }
+    for (int i = 0; i < EACH; i++)
+        for (int r = 0; r < RUNS; r++) {
+            events[r][i] = random_event((enum shape)(r % N_SHAPES), i);
+            assert_ok(dtri_store_writer_add(writers[r], &events[r][i], &error), &error);
+            if (i % 50 == 49)
+                assert_ok(dtri_store_writer_flush(writers[r], &error), &error);
+        }
+    for (int r = 0; r < RUNS; r++)
+        dtri_store_writer_free(writers[r]);
+    assert_ok(dtri_store_close(store, &error), &error);
+    for (int r = 0; r < RUNS; r += 9)
+        compare(path, r + 1, events[r], EACH);
+    unlink(path);
+}
+
 /* --- picking a level and SQL ------------------------------------------------------------------ */
 
 static void test_level(void **state)
@@ -517,9 +595,10 @@ static void test_sql(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_twin),   cmocka_unit_test(test_sparse),
-        cmocka_unit_test(test_dense),  cmocka_unit_test(test_rollback),
-        cmocka_unit_test(test_verify), cmocka_unit_test(test_level),
+        cmocka_unit_test(test_twin),      cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_dense),     cmocka_unit_test(test_rollback),
+        cmocka_unit_test(test_verify),    cmocka_unit_test(test_migration),
+        cmocka_unit_test(test_many_runs), cmocka_unit_test(test_level),
         cmocka_unit_test(test_sql),
     };
     dtri_rng_seed(&rng, 20);
