@@ -23,7 +23,8 @@ extern "C" {
 
 typedef struct dtr_recorder dtr_recorder;
 
-/* A part of the run that was recorded.  Told when it opens (end_ts_ns INT64_MIN, closed_by NULL)
+/* A part of the run that was recorded: all events that were emitted in it, of which spans may have
+ * begun before.  Told when it opens (end_ts_ns INT64_MIN, closed_by NULL)
  * and again, with the same id, when it closes.  Causes: start, end, program, signal, delay,
  * duration, step, dump, out of memory, thrash, killed. */
 typedef struct dtr_recorder_window {

@@ -311,6 +311,19 @@ static void open_window(struct dtri_producer *p, int64_t ts_ns)
     send_window(p);
 }
 
+/* When an event was emitted: a span has the time of its begin, and comes at its end. */
+static int64_t moment(const dtr_event *event)
+{
+    switch (event->kind) {
+    case DTR_EVENT_OPERATOR_RUN:
+        return event->ts_ns + event->u.operator_run_.dur_ns;
+    case DTR_EVENT_CHAIN:
+        return event->ts_ns + event->u.chain_.dur_ns;
+    default:
+        return event->ts_ns;
+    }
+}
+
 static void look_for_step(struct dtri_producer *p, const dtr_event *event)
 {
     if (event->kind == DTR_EVENT_MARK && event->u.mark_.mark == DTR_MARK_ITERATION)
@@ -326,12 +339,12 @@ static RARELY void emit_with_attention(struct dtri_producer *p, const dtr_event 
         look_for_step(p, event);
     int cause = shut_by(p, attention);
     if (cause >= 0 && !(attention & SHUT))
-        close_window(p, event->ts_ns, cause);
+        close_window(p, moment(event), cause);
     else if (cause < 0 && attention & SHUT)
-        open_window(p, event->ts_ns);
+        open_window(p, moment(event));
     if (cause >= 0 && !is_definition(event->kind)) {
         p->skipped++;
-        p->last_ts_ns = event->ts_ns;
+        p->last_ts_ns = moment(event);
         return;
     }
     if (cause < 0 && !p->any) {
