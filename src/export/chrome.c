@@ -137,7 +137,7 @@ static void write_counter(struct chrome *c, int64_t ts, const char *name, int64_
     begin_event(c, 'C', 0, ts);
     write_name(c, name);
     dtri_output_text(c->out, ",\"args\":{\"bytes\":");
-    dtri_output_int(c->out, bytes < EXACT ? bytes : EXACT - 1);
+    dtri_output_int(c->out, bytes >= EXACT ? EXACT - 1 : bytes <= -EXACT ? 1 - EXACT : bytes);
     dtri_output_text(c->out, "}}");
 }
 

@@ -496,6 +496,27 @@ def check_hostile(path):
     check("lost" in why and "full" in why and not os.path.exists(path + ".log"), why)
 
 
+def check_extremes(path):
+    """Numbers that are hard on arithmetic: a file that parses, or a sentence and no file."""
+    made, why = 0, ""
+    for seed in range(1, 41):
+        call(MAKE, path, str(5 * (seed % 8) + 1), str(seed))
+        for form in ("chrome", "perfetto", "speedscope", "simrd"):
+            out = f"{path}.{form}"
+            done = subprocess.run([TOOL, "export", path, "--format", form, "-o", out, "--force"],
+                                  capture_output=True)
+            check(done.returncode in (0, 1), form, seed, done.returncode, done.stderr.decode())
+            if done.returncode:
+                why += done.stderr.decode()
+                check(path in done.stderr.decode() and not os.path.exists(out), form, seed, done)
+                continue
+            made += 1
+            if form in ("chrome", "speedscope"):
+                strict(read(out))
+            os.remove(out)
+    check(made > 10 and "104 days" in why and "lasts" in why, "extremes:", made, why)
+
+
 def main():
     for program in ("sqlite3", "node"):
         if not shutil.which(program):
@@ -513,6 +534,7 @@ def main():
     check_views(charlm, lambda row: 1000 <= row["ts"] < half,
                 ("--start", "1us", "--end", f"{half}ns"))
     check_hostile("hostile.dtr.sqlite")
+    check_extremes("extreme.dtr.sqlite")
     for path in (charlm, mlp, random):
         check_simrd(path)
     why = call(TOOL, "export", charlm, "--format", "simrd", "--steps", "1:", "-o", "x", fails=True)

@@ -1,6 +1,7 @@
-/* export_viewers_make FILE EVENTS: a run that no runtime would record: operator runs that overlap
- * or touch, names of hostile bytes, ids beyond 2^53, marks that do not match.  Most of it is plain,
- * so that many events make a large run of the usual kind. */
+/* export_viewers_make FILE EVENTS [SEED]: a run that no runtime would record: operator runs that
+ * overlap or touch, names of hostile bytes, ids beyond 2^53, marks that do not match.  Most of it
+ * is plain, so that many events make a large run of the usual kind.  With a seed, all fields of all
+ * kinds hold what is hard on arithmetic. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,16 +107,31 @@ static void add_mark(struct made *m)
     add(m, &event, DTR_EVENT_MARK, m->now);
 }
 
+static void add_extreme(struct made *m)
+{
+    static const int64_t hard[] = {
+        INT64_MIN,        INT64_MIN + 1, -2,           -1, 0, 1, 2, 3, (INT64_C(1) << 53) - 1,
+        INT64_C(1) << 53, INT64_MAX,     INT64_MAX - 1};
+    enum { HARD = sizeof hard / sizeof hard[0], MILD = 5 };
+    int n_kinds;
+    const dtr_event_info *infos = dtr_event_infos(&n_kinds);
+    const dtr_event_info *info = &infos[below(m, n_kinds)];
+    dtr_event event = {0};
+    for (int i = 0; i < info->n_fields; i++)
+        event.u.raw[i] = below(m, 12) ? below(m, MILD) : hard[below(m, HARD)];
+    add(m, &event, info->kind, below(m, 8) ? m->now : hard[below(m, HARD)]);
+}
+
 int main(int argc, char **argv)
 {
     struct made m = {.now = INT64_C(1700000000000000000)};
     struct dtri_run run;
     struct dtri_store *store;
     dtr_error error = {0};
-    if (argc != 3)
+    if (argc < 3)
         return 2;
     int64_t n = atoll(argv[2]);
-    dtri_rng_seed(&m.rng, 7);
+    dtri_rng_seed(&m.rng, argc > 3 ? strtoull(argv[3], NULL, 10) : 7);
     check(dtri_store_create(argv[1], true, &store, &error), &error);
     dtri_run_init(&run, "live");
     run.base_ts_ns = m.now;
@@ -125,12 +141,16 @@ int main(int argc, char **argv)
     check(dtri_store_add_run(store, &run, &error), &error);
     for (int64_t i = 0; i < N_NAMES; i++)
         check(dtri_store_add_name(store, run.id, i, names[i], &error), &error);
-    check(dtri_store_add_loss(store, run.id, "ring \"full\"", 12, &error), &error);
-    check(dtri_store_add_loss(store, run.id, "disk full", DTRI_NULL, &error), &error);
+    if (argc == 3) {
+        check(dtri_store_add_loss(store, run.id, "ring \"full\"", 12, &error), &error);
+        check(dtri_store_add_loss(store, run.id, "disk full", DTRI_NULL, &error), &error);
+    }
     check(dtri_store_writer_new(store, run.id, &m.writer, &error), &error);
     for (int64_t i = 0; i < n; i++) {
         int64_t kind = below(&m, 100);
-        if (kind < 50)
+        if (argc > 3)
+            add_extreme(&m);
+        else if (kind < 50)
             add_run(&m);
         else if (kind < 98)
             add_memory(&m);
