@@ -16,3 +16,11 @@ if(DTR_SANITIZE MATCHES "address")
                   OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
   set_tests_properties(e2e/export_viewers PROPERTIES ENVIRONMENT "SANITIZER_RUNTIME=${runtime}")
 endif()
+
+find_program(NODE node)
+if(NODE)
+  add_test(NAME e2e/export_viewers_app
+           COMMAND ${NODE} ${CMAKE_CURRENT_LIST_DIR}/export_viewers_app.mjs $<TARGET_FILE:dtrscope>
+                   $<TARGET_FILE:charlm> ${PROJECT_SOURCE_DIR})
+  set_tests_properties(e2e/export_viewers_app PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 TIMEOUT 300)
+endif()
