@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "export/export.h"
-#include "export/id_map.h"
+#include "export/live_map.h"
 
 #define OPERANDS_MAX 65536
 
@@ -27,8 +27,8 @@ struct output {
 struct simrd {
     const struct dtri_export *job;
     struct dtri_output *out;
-    struct dtri_id_map tensors, storages; /* that the program holds */
-    int64_t op;                           /* waiting for its first run, or DTR_NONE */
+    struct dtri_live_map tensors, storages; /* that the program holds */
+    int64_t op;                             /* waiting for its first run, or DTR_NONE */
     int64_t name;
     int64_t n_inputs, n_outputs;
     int64_t *inputs;
@@ -125,10 +125,10 @@ static void write_call(struct simrd *s, int64_t cost_ns)
 
 static dtr_status hold(struct simrd *s, int64_t tensor, int64_t storage, dtr_error *error)
 {
-    if (dtri_id_map_find(&s->tensors, tensor))
+    if (dtri_live_map_find(&s->tensors, tensor))
         return damaged(s, "a tensor is made twice", tensor, error);
-    int64_t *held = dtri_id_map_add(&s->tensors, tensor);
-    int64_t *home = dtri_id_map_find(&s->storages, storage);
+    int64_t *held = dtri_live_map_add(&s->tensors, tensor);
+    int64_t *home = dtri_live_map_find(&s->storages, storage);
     if (!held)
         return dtri_fail_nomem(error, "the tensors of a run");
     held[REFERENCES] = 1;
@@ -140,18 +140,18 @@ static dtr_status hold(struct simrd *s, int64_t tensor, int64_t storage, dtr_err
 
 static void drop_unheld(struct simrd *s, int64_t tensor)
 {
-    const int64_t *held = dtri_id_map_find(&s->tensors, tensor);
+    const int64_t *held = dtri_live_map_find(&s->tensors, tensor);
     if (held[REFERENCES] > 0 || held[PINS] > 0)
         return;
-    int64_t storage = held[STORAGE], *home = dtri_id_map_find(&s->storages, storage);
+    int64_t storage = held[STORAGE], *home = dtri_live_map_find(&s->storages, storage);
     if (home && --home[TENSORS] <= 0)
-        dtri_id_map_remove(&s->storages, storage);
-    dtri_id_map_remove(&s->tensors, tensor);
+        dtri_live_map_remove(&s->storages, storage);
+    dtri_live_map_remove(&s->tensors, tensor);
 }
 
 static dtr_status note_storage(struct simrd *s, const dtr_event_storage *storage, dtr_error *error)
 {
-    int64_t *values = dtri_id_map_add(&s->storages, storage->storage);
+    int64_t *values = dtri_live_map_add(&s->storages, storage->storage);
     if (!values)
         return dtri_fail_nomem(error, "the storages of a run");
     values[BYTES] = storage->bytes;
@@ -161,7 +161,7 @@ static dtr_status note_storage(struct simrd *s, const dtr_event_storage *storage
 static dtr_status bytes_of(const struct simrd *s, int64_t storage, int64_t *out_bytes,
                            dtr_error *error)
 {
-    const int64_t *values = dtri_id_map_find(&s->storages, storage);
+    const int64_t *values = dtri_live_map_find(&s->storages, storage);
     if (!values || values[BYTES] < 0)
         return damaged(s, "a tensor lives on a storage that was not announced", storage, error);
     *out_bytes = values[BYTES];
@@ -222,7 +222,7 @@ static dtr_status end_operator(struct simrd *s, const dtr_event_operator_run *ru
         (int64_t)s->outputs_seen != s->n_outputs || run->cost_ns < 0)
         return damaged(s, "the events of an operator are not together", run->op, error);
     for (size_t i = 0; i < s->inputs_seen; i++)
-        if (!dtri_id_map_find(&s->tensors, s->inputs[i]))
+        if (!dtri_live_map_find(&s->tensors, s->inputs[i]))
             return damaged(s, "an operator takes a tensor that is not there", run->op, error);
     write_call(s, run->cost_ns);
     dtr_status status = DTR_OK;
@@ -235,7 +235,7 @@ static dtr_status end_operator(struct simrd *s, const dtr_event_operator_run *ru
 /* A tensor that is not known is of an operator that failed. */
 static void write_reference(struct simrd *s, const dtr_event_reference *reference)
 {
-    int64_t tensor = reference->tensor, *held = dtri_id_map_find(&s->tensors, tensor);
+    int64_t tensor = reference->tensor, *held = dtri_live_map_find(&s->tensors, tensor);
     if (!held)
         return;
     if (reference->delta > 0) {
@@ -256,7 +256,7 @@ static void write_reference(struct simrd *s, const dtr_event_reference *referenc
 
 static void write_pin(struct simrd *s, const dtr_event_pin *pin)
 {
-    int64_t *held = dtri_id_map_find(&s->tensors, pin->tensor);
+    int64_t *held = dtri_live_map_find(&s->tensors, pin->tensor);
     if (!held)
         return;
     write_annotation(s->out,
@@ -381,8 +381,8 @@ static dtr_status write(const struct dtri_export *job, struct dtri_output *out, 
     if (strcmp(job->run->kind, "live") == 0)
         dtri_output_text(out, "{\"INSTRUCTION\":\"ANNOTATE\",\"ANNOTATION\":\"LIVE\"}\n");
     status = write_events(&s, error);
-    dtri_id_map_done(&s.tensors);
-    dtri_id_map_done(&s.storages);
+    dtri_live_map_done(&s.tensors);
+    dtri_live_map_done(&s.storages);
     dtri_free(s.inputs);
     dtri_free(s.outputs);
     return status;

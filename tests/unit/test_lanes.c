@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "export/id_map.h"
+#include "export/live_map.h"
 #include "export/lanes.h"
 #include "export/proto.h"
 
@@ -95,7 +95,7 @@ static void test_the_map_does_what_an_array_does(void **state)
 {
     (void)state;
     enum { IDS = 300 };
-    struct dtri_id_map map = {0};
+    struct dtri_live_map map = {0};
     struct dtri_rng rng;
     int64_t twin[IDS] = {0}; /* 0: not there */
     size_t n = 0;
@@ -104,18 +104,18 @@ static void test_the_map_does_what_an_array_does(void **state)
         int64_t at = (int64_t)dtri_rng_below(&rng, IDS), id = at * INT64_C(0x100000001);
         if (dtri_rng_below(&rng, 2)) {
             n += !twin[at];
-            dtri_id_map_add(&map, id)[1] = twin[at] = i;
+            dtri_live_map_add(&map, id)[1] = twin[at] = i;
         } else {
             n -= twin[at] != 0;
             twin[at] = 0;
-            dtri_id_map_remove(&map, id);
+            dtri_live_map_remove(&map, id);
         }
         int64_t probe = (int64_t)dtri_rng_below(&rng, IDS);
-        int64_t *values = dtri_id_map_find(&map, probe * INT64_C(0x100000001));
+        int64_t *values = dtri_live_map_find(&map, probe * INT64_C(0x100000001));
         assert_int_equal(values ? values[1] : 0, twin[probe]);
         assert_int_equal(map.n, n);
     }
-    dtri_id_map_done(&map);
+    dtri_live_map_done(&map);
 }
 
 static bool no_memory(void *user)
@@ -127,15 +127,15 @@ static bool no_memory(void *user)
 static void test_failed_allocations_are_told(void **state)
 {
     (void)state;
-    struct dtri_id_map map = {0};
+    struct dtri_live_map map = {0};
     struct dtri_proto proto = {0};
     dtri_alloc_set_fault(no_memory, NULL);
-    assert_null(dtri_id_map_add(&map, 1));
+    assert_null(dtri_live_map_add(&map, 1));
     dtri_proto_end(&proto, dtri_proto_begin(&proto, 1));
     dtri_alloc_set_fault(NULL, NULL);
     assert_true(proto.failed);
-    assert_null(dtri_id_map_find(&map, 1));
-    dtri_id_map_done(&map);
+    assert_null(dtri_live_map_find(&map, 1));
+    dtri_live_map_done(&map);
     dtri_proto_done(&proto);
 }
 
