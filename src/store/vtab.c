@@ -25,6 +25,7 @@ struct event_table {
     sqlite3_vtab base;
     sqlite3 *db;
     const dtr_event_info *info;
+    int busy; /* reading event_chunk */
 };
 
 struct event_cursor {
@@ -144,7 +145,9 @@ static int damaged(struct event_table *table, int64_t chunk)
 static int next_chunk(struct event_cursor *cursor)
 {
     struct event_table *table = (struct event_table *)cursor->base.pVtab;
+    table->busy = 1;
     int code = sqlite3_step(cursor->chunks);
+    table->busy = 0;
     if (code == SQLITE_DONE) {
         cursor->done = 1;
         return SQLITE_OK;
@@ -172,6 +175,8 @@ static int table_filter(sqlite3_vtab_cursor *base, int which, const char *wanted
     struct event_cursor *cursor = (struct event_cursor *)base;
     struct event_table *table = (struct event_table *)base->pVtab;
     (void)argc;
+    if (table->busy) /* event_chunk is a view of a file that wants us to read ourselves for ever */
+        return SQLITE_CORRUPT_VTAB;
     cursor->wanted = 0;
     for (const char *digit = wanted; *digit; digit++)
         cursor->wanted = cursor->wanted * 10 + (uint64_t)(*digit - '0');

@@ -20,6 +20,7 @@ enum condition { BY_RUN, BY_TRACK, BY_LEVEL, FROM_TS, TO_TS, N_CONDITIONS };
 struct tile_table {
     sqlite3_vtab base;
     sqlite3 *db;
+    int busy; /* reading table tile */
 };
 
 struct tile_cursor {
@@ -113,7 +114,9 @@ static int next_page(struct tile_cursor *cursor)
 {
     struct tile_table *table = (struct tile_table *)cursor->base.pVtab;
     sqlite3_stmt *s = cursor->pages;
+    table->busy = 1;
     int code = sqlite3_step(s);
+    table->busy = 0;
     cursor->at = 0;
     if (code == SQLITE_DONE) {
         cursor->done = 1;
@@ -147,6 +150,8 @@ static int tiles_filter(sqlite3_vtab_cursor *base, int which, const char *text, 
     struct tile_cursor *cursor = (struct tile_cursor *)base;
     int64_t values[N_CONDITIONS];
     (void)text, (void)argc;
+    if (((struct tile_table *)base->pVtab)->busy) /* as in vtab.c */
+        return SQLITE_CORRUPT_VTAB;
     for (int k = 0, argument = 0; k < N_CONDITIONS; k++) {
         if (!(which & 1 << k))
             continue;
