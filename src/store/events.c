@@ -211,12 +211,12 @@ dtr_status dtri_store_reader_new(struct dtri_store *store, int64_t run, dtr_even
     dtr_status status = values ? DTR_OK : dtri_fail_nomem(error, "an event reader");
     for (int c = 0; values && c < r->n_columns; c++)
         r->columns[c] = values + (size_t)c * DTRI_CHUNK_EVENTS;
-    if (status == DTR_OK)
+    if (status == DTR_OK) /* without the limit, SQLite is free to forget the order */
         status = dtri_store_prepare(
             store,
             "SELECT c.n, c.format, c.data, c.id FROM (SELECT id FROM event_chunk "
             "WHERE run = ?1 AND kind = ?2 AND ts_max >= ?3 AND ts_min <= ?4 "
-            "ORDER BY id) AS o CROSS JOIN event_chunk AS c ON c.id = o.id",
+            "ORDER BY id LIMIT -1) AS o CROSS JOIN event_chunk AS c ON c.id = o.id",
             &r->statement, error);
     if (status != DTR_OK) {
         dtri_store_reader_free(r);
