@@ -109,8 +109,9 @@ static void dump(struct dtri_collector *c, struct stream *s, int cause)
     if (!s->flight)
         return;
     while (dtri_flight_pop(s->flight, &event)) {
-        window.begin_ts_ns = event.ts_ns < window.begin_ts_ns ? event.ts_ns : window.begin_ts_ns;
-        window.end_ts_ns = event.ts_ns > window.end_ts_ns ? event.ts_ns : window.end_ts_ns;
+        int64_t at = dtri_record_moment(&event);
+        window.begin_ts_ns = at < window.begin_ts_ns ? at : window.begin_ts_ns;
+        window.end_ts_ns = at > window.end_ts_ns ? at : window.end_ts_ns;
         hand_over(c, s, &event);
     }
     s->end.overwritten = dtri_flight_overwritten(s->flight);

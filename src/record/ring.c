@@ -311,19 +311,6 @@ static void open_window(struct dtri_producer *p, int64_t ts_ns)
     send_window(p);
 }
 
-/* When an event was emitted: a span has the time of its begin, and comes at its end. */
-static int64_t moment(const dtr_event *event)
-{
-    switch (event->kind) {
-    case DTR_EVENT_OPERATOR_RUN:
-        return event->ts_ns + event->u.operator_run_.dur_ns;
-    case DTR_EVENT_CHAIN:
-        return event->ts_ns + event->u.chain_.dur_ns;
-    default:
-        return event->ts_ns;
-    }
-}
-
 static void look_for_step(struct dtri_producer *p, const dtr_event *event)
 {
     if (event->kind == DTR_EVENT_MARK && event->u.mark_.mark == DTR_MARK_ITERATION)
@@ -339,12 +326,12 @@ static RARELY void emit_with_attention(struct dtri_producer *p, const dtr_event 
         look_for_step(p, event);
     int cause = shut_by(p, attention);
     if (cause >= 0 && !(attention & SHUT))
-        close_window(p, moment(event), cause);
+        close_window(p, dtri_record_moment(event), cause);
     else if (cause < 0 && attention & SHUT)
-        open_window(p, moment(event));
+        open_window(p, dtri_record_moment(event));
     if (cause >= 0 && !is_definition(event->kind)) {
         p->skipped++;
-        p->last_ts_ns = moment(event);
+        p->last_ts_ns = dtri_record_moment(event);
         return;
     }
     if (cause < 0 && !p->any) {
@@ -530,6 +517,16 @@ bool dtri_record_event(unsigned kind, const uint64_t *words, uint64_t n, dtr_eve
     out_event->seq = (int64_t)words[1];
     memcpy(out_event->u.raw, words + 2, (n - 3) * sizeof *words);
     return true;
+}
+
+int64_t dtri_record_moment(const dtr_event *event)
+{
+    int64_t ts_ns = event->ts_ns, dur_ns = 0;
+    if (event->kind == DTR_EVENT_OPERATOR_RUN)
+        dur_ns = event->u.operator_run_.dur_ns;
+    else if (event->kind == DTR_EVENT_CHAIN)
+        dur_ns = event->u.chain_.dur_ns;
+    return __builtin_add_overflow(ts_ns, dur_ns, &ts_ns) ? event->ts_ns : ts_ns;
 }
 
 const char *dtri_record_data(const uint64_t *words, uint64_t n, int64_t *out_id, size_t *out_size)

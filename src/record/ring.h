@@ -138,6 +138,8 @@ const uint64_t *dtri_ring_peek(struct dtri_ring_reader *reader, uint64_t tail, u
                                unsigned *out_kind, uint64_t *out_words);
 /* An event from a record's words; false when it is none. */
 bool dtri_record_event(unsigned kind, const uint64_t *words, uint64_t n, dtr_event *out_event);
+/* When an event was emitted: a span has the time of its begin, and comes at its end. */
+int64_t dtri_record_moment(const dtr_event *event);
 /* The data of a name or message; NULL when its length is wrong. */
 const char *dtri_record_data(const uint64_t *words, uint64_t n, int64_t *out_id, size_t *out_size);
 

@@ -19,7 +19,6 @@ struct file {
     char *path;
     struct dtri_store *store;
     int reserve;
-    bool failed;
     struct file *next;
 };
 
@@ -29,6 +28,8 @@ struct stream {
     struct dtri_run run;
     int64_t sampled_ns;
     bool ended;
+    bool dirty;  /* something of it is not committed yet */
+    bool broken; /* and was taken back, when the file could not be written */
 };
 
 /* A run that ended, or will not. */
@@ -43,6 +44,7 @@ struct dtri_collect {
     struct past_run *runs;
     size_t n_runs, cap_runs;
     char refused[DTR_ERROR_TEXT_BYTES];
+    unsigned n_streams; /* that had a run */
     struct stream streams[DTRI_CHANNEL_RINGS];
 };
 
@@ -102,6 +104,29 @@ static void give_up_reserve(struct file *file)
     file->reserve = -1;
 }
 
+static void break_stream(struct stream *s)
+{
+    s->broken = true;
+    dtri_store_writer_free(s->writer);
+    s->writer = NULL;
+}
+
+/* After a failure: what was not committed is taken back, of all runs in the file, and some space is
+ * made, so that what is known of them can be written.  The others go on. */
+static void break_file(struct dtri_collect *c, struct file *file)
+{
+    sqlite3 *db = dtri_store_db(file->store);
+    if (!sqlite3_get_autocommit(db))
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
+    give_up_reserve(file);
+    for (unsigned i = 0; i < c->n_streams; i++) {
+        struct stream *s = &c->streams[i];
+        if (s->file == file && s->dirty)
+            break_stream(s);
+    }
+}
+
 dtr_status dtri_collect_open(struct dtri_collect *c, const char *path, dtr_error *error)
 {
     struct file *file;
@@ -116,30 +141,59 @@ static dtr_status wrong_message(dtr_error *error)
                      "a session says what this dtrscope does not understand");
 }
 
-static dtr_status begin_run(struct dtri_collect *c, struct stream *s, const void *data, size_t size,
-                            dtr_error *error)
+/* The runs in a file share its transactions: each commit takes along all that came of the others,
+ * so that what a kill leaves of them has no holes. */
+static dtr_status commit_file(struct dtri_collect *c, struct file *file, dtr_error *error)
 {
-    struct dtri_message_run message;
-    if (size != sizeof message || s->file)
-        return wrong_message(error);
-    memcpy(&message, data, sizeof message);
-    message.path[sizeof message.path - 1] = 0;
-    s->run = message.run;
-    dtri_run_seal(&s->run);
-    struct file *file;
-    dtr_status status = find_file(c, message.path, &file, error);
-    if (status == DTR_OK && !DTRI_RESERVE(c->runs, c->cap_runs, c->n_runs + 1))
+    dtr_status status = DTR_OK;
+    for (unsigned i = 0; i < c->n_streams && status == DTR_OK; i++)
+        if (c->streams[i].file == file && c->streams[i].writer)
+            status = dtri_store_writer_flush(c->streams[i].writer, error);
+    if (status == DTR_OK)
+        status = dtri_store_commit(file->store, error);
+    for (unsigned i = 0; i < c->n_streams && status == DTR_OK; i++)
+        if (c->streams[i].file == file)
+            c->streams[i].dirty = false;
+    return status;
+}
+
+static dtr_status add_run(struct dtri_collect *c, struct stream *s, struct file *file,
+                          dtr_error *error)
+{
+    dtr_status status = DTR_OK;
+    if (!DTRI_RESERVE(c->runs, c->cap_runs, c->n_runs + 1))
         status = dtri_fail_nomem(error, "the list of runs");
     if (status == DTR_OK)
         status = dtri_store_add_run(file->store, &s->run, error);
     if (status == DTR_OK)
         status = dtri_store_writer_new(file->store, s->run.id, &s->writer, error);
     if (status == DTR_OK)
-        status = dtri_store_commit(file->store, error);
+        status = commit_file(c, file, error);
+    if (status != DTR_OK)
+        break_file(c, file);
+    return status;
+}
+
+static dtr_status begin_run(struct dtri_collect *c, struct stream *s, const void *data, size_t size,
+                            dtr_error *error)
+{
+    struct dtri_message_run message;
+    struct file *file;
+    if (size != sizeof message || s->file)
+        return wrong_message(error);
+    memcpy(&message, data, sizeof message);
+    message.path[sizeof message.path - 1] = 0;
+    s->run = message.run;
+    dtri_run_seal(&s->run);
+    dtr_status status = find_file(c, message.path, &file, error);
+    if (status == DTR_OK)
+        status = add_run(c, s, file, error);
     if (status != DTR_OK)
         return status;
     s->file = file;
     s->sampled_ns = dtri_monotonic_ns();
+    if (s >= c->streams + c->n_streams)
+        c->n_streams = (unsigned)(s - c->streams) + 1;
     c->runs[c->n_runs++] = (struct past_run){file, s->run.id};
     return DTR_OK;
 }
@@ -180,20 +234,27 @@ static dtr_status take_result(struct stream *s, const void *data, size_t size, d
     return DTR_OK;
 }
 
-/* What a failed file says to the other runs in it: their transaction was the same. */
-static dtr_status check_file(const struct stream *s, dtr_error *error)
+/* Before something is written for a run. */
+static dtr_status touch(struct stream *s, dtr_error *error)
 {
     if (!s->file)
         return wrong_message(error);
-    return s->file->failed
-               ? dtri_fail(error, DTR_E_IO, 0, "%s could not be written, see above", s->file->path)
-               : DTR_OK;
+    if (s->broken)
+        return dtri_fail(error, DTR_E_IO, 0, "%s could not be written, see above", s->file->path);
+    s->dirty = true;
+    return DTR_OK;
 }
 
-static dtr_status note(const struct stream *s, dtr_status status)
+/* And after it.  What a program says wrong is its own failure, not the file's. */
+static dtr_status note(struct dtri_collect *c, struct stream *s, dtr_status status)
 {
-    if (status != DTR_OK && s->file)
-        s->file->failed = true;
+    if (status == DTR_OK || !s->file || s->broken)
+        return status;
+    bool wrong = sqlite3_errcode(dtri_store_db(s->file->store)) == SQLITE_CONSTRAINT;
+    if (wrong || status == DTR_E_FORMAT || status == DTR_E_INVALID)
+        break_stream(s);
+    else
+        break_file(c, s->file);
     return status;
 }
 
@@ -211,40 +272,43 @@ static dtr_status take_message(void *self, unsigned stream, int64_t type, const 
     }
     if (type == DTRI_MESSAGE_RESULT)
         return take_result(s, data, size, error);
-    status = check_file(s, error);
+    status = touch(s, error);
     if (status != DTR_OK)
         return status;
     switch (type) {
     case DTRI_MESSAGE_SETTING:
-        return note(s, add_setting(s, data, size, error));
+        return note(c, s, add_setting(s, data, size, error));
     case DTRI_MESSAGE_CLOCK:
-        return note(s, add_clock(s, data, size, error));
+        return note(c, s, add_clock(s, data, size, error));
     default:
-        return wrong_message(error);
+        return note(c, s, wrong_message(error));
     }
 }
 
 static dtr_status take_event(void *self, unsigned stream, const dtr_event *event, dtr_error *error)
 {
-    struct stream *s = &((struct dtri_collect *)self)->streams[stream];
-    dtr_status status = check_file(s, error);
-    return status == DTR_OK ? note(s, dtri_store_writer_add(s->writer, event, error)) : status;
+    struct dtri_collect *c = self;
+    struct stream *s = &c->streams[stream];
+    dtr_status status = touch(s, error);
+    return status == DTR_OK ? note(c, s, dtri_store_writer_add(s->writer, event, error)) : status;
 }
 
 static dtr_status take_name(void *self, unsigned stream, int64_t id, const char *text,
                             dtr_error *error)
 {
-    struct stream *s = &((struct dtri_collect *)self)->streams[stream];
-    dtr_status status = check_file(s, error);
+    struct dtri_collect *c = self;
+    struct stream *s = &c->streams[stream];
+    dtr_status status = touch(s, error);
     return status == DTR_OK
-               ? note(s, dtri_store_add_name(s->file->store, s->run.id, id, text, error))
+               ? note(c, s, dtri_store_add_name(s->file->store, s->run.id, id, text, error))
                : status;
 }
 
 static dtr_status take_window(void *self, unsigned stream, const struct dtri_record_window *window,
                               dtr_error *error)
 {
-    struct stream *s = &((struct dtri_collect *)self)->streams[stream];
+    struct dtri_collect *c = self;
+    struct stream *s = &c->streams[stream];
     struct dtri_window row = {
         .id = window->id,
         .begin_ts_ns = window->begin_ts_ns,
@@ -253,9 +317,10 @@ static dtr_status take_window(void *self, unsigned stream, const struct dtri_rec
         .closed_by = window->closed_by < 0 ? NULL : dtri_window_causes[window->closed_by],
         .skipped = window->skipped,
     };
-    dtr_status status = check_file(s, error);
-    return status == DTR_OK ? note(s, dtri_store_set_window(s->file->store, s->run.id, &row, error))
-                            : status;
+    dtr_status status = touch(s, error);
+    return status == DTR_OK
+               ? note(c, s, dtri_store_set_window(s->file->store, s->run.id, &row, error))
+               : status;
 }
 
 /* The monotonic clock is the same in every process; another clock the program samples itself. */
@@ -271,15 +336,14 @@ static dtr_status sample_clock(struct stream *s, dtr_error *error)
 
 static dtr_status commit(void *self, unsigned stream, dtr_error *error)
 {
-    struct stream *s = &((struct dtri_collect *)self)->streams[stream];
-    dtr_status status = check_file(s, error);
-    if (status == DTR_OK)
-        status = dtri_store_writer_flush(s->writer, error);
+    struct dtri_collect *c = self;
+    struct stream *s = &c->streams[stream];
+    dtr_status status = touch(s, error);
     if (status == DTR_OK)
         status = sample_clock(s, error);
     if (status == DTR_OK)
-        status = dtri_store_commit(s->file->store, error);
-    return note(s, status);
+        status = commit_file(c, s->file, error);
+    return note(c, s, status);
 }
 
 /* --- the end of a run ------------------------------------------------------------------------- */
@@ -298,15 +362,6 @@ static int64_t count_events(struct dtri_store *store, int64_t run)
     }
     sqlite3_finalize(statement);
     return n;
-}
-
-/* After a failure: what was not committed is taken back, and some space is made. */
-static void salvage(struct file *file)
-{
-    if (!sqlite3_get_autocommit(dtri_store_db(file->store)))
-        sqlite3_exec(dtri_store_db(file->store), "ROLLBACK", NULL, NULL, NULL);
-    sqlite3_exec(dtri_store_db(file->store), "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
-    give_up_reserve(file);
 }
 
 static dtr_status add_losses(struct stream *s, const struct dtri_stream_end *end, dtr_error *error)
@@ -331,9 +386,14 @@ static dtr_status add_losses(struct stream *s, const struct dtri_stream_end *end
     return status;
 }
 
-static dtr_status write_end(struct stream *s, const struct dtri_stream_end *end, dtr_error *error)
+static dtr_status write_end(struct dtri_collect *c, struct stream *s,
+                            const struct dtri_stream_end *end, dtr_error *error)
 {
     struct dtri_run *run = &s->run;
+    if (end->status != DTR_OK) { /* what it did not hand on is counted as lost */
+        dtri_store_writer_free(s->writer);
+        s->writer = NULL;
+    }
     if (!s->ended) {
         dtri_run_set_text(run->result, "killed");
         dtri_run_set_text(run->why, "the program ended without closing its session");
@@ -344,24 +404,21 @@ static dtr_status write_end(struct stream *s, const struct dtri_stream_end *end,
     dtr_status status = add_losses(s, end, error);
     if (status == DTR_OK)
         status = dtri_store_update_run(s->file->store, run, error);
-    return status == DTR_OK ? dtri_store_commit(s->file->store, error) : status;
+    return status == DTR_OK ? commit_file(c, s->file, error) : status;
 }
 
 static dtr_status closed(void *self, unsigned stream, const struct dtri_stream_end *end,
                          dtr_error *error)
 {
-    struct stream *s = &((struct dtri_collect *)self)->streams[stream];
+    struct dtri_collect *c = self;
+    struct stream *s = &c->streams[stream];
     dtr_status status = DTR_OK;
     if (s->file) {
-        if (end->status != DTR_OK || s->file->failed)
-            salvage(s->file);
-        status = write_end(s, end, error);
-        if (status != DTR_OK && end->status == DTR_OK) { /* the disk is full just now */
-            salvage(s->file);
-            status = write_end(s, end, error);
+        status = write_end(c, s, end, error);
+        if (status != DTR_OK) { /* the disk is full just now */
+            break_file(c, s->file);
+            status = write_end(c, s, end, error);
         }
-        if (status == DTR_OK) /* another run may go on in it */
-            s->file->failed = false;
     } else if (end->status != DTR_OK) {
         status = dtri_fail(error, end->status, 0, "%s", end->why);
     }

@@ -427,6 +427,25 @@ static void test_dumps(void **state)
     done(&f);
 }
 
+/* A span that began before the dump before it does not make the two overlap. */
+static void test_dumps_among_spans(void **state)
+{
+    struct fixture f;
+    (void)state;
+    init(&f);
+    f.options.keep_events = 10;
+    open_recorder(&f);
+    emit_at(&f, DTR_EVENT_FREEING, 1000, 0);
+    dtr_recorder_dump(f.recorder);
+    assert_true(wait_events(&f.memory, 1));
+    emit_span(&f, 500, 600);
+    dtr_recorder_close(f.recorder, &f.stats);
+    assert_int_equal(f.memory.n_windows, 2);
+    assert_int_equal(f.memory.windows[0].end_ts_ns, 1000);
+    assert_int_equal(f.memory.windows[1].begin_ts_ns, 1100);
+    done(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,7 +453,7 @@ int main(void)
         cmocka_unit_test(test_no_pause), cmocka_unit_test(test_never_recording),
         cmocka_unit_test(test_steps),    cmocka_unit_test(test_time),
         cmocka_unit_test(test_newest),   cmocka_unit_test(test_newest_time),
-        cmocka_unit_test(test_dumps),
+        cmocka_unit_test(test_dumps),    cmocka_unit_test(test_dumps_among_spans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
