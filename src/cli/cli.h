@@ -5,9 +5,10 @@
 /* Exit codes.  `record` passes the program's own code through. */
 enum dtri_exit {
     DTRI_EXIT_OK = 0,
-    DTRI_EXIT_FAILURE = 1, /* something the world did: a file, a port, a full disk */
-    DTRI_EXIT_USAGE = 2,   /* a bad option or argument */
-    DTRI_EXIT_SCHEMA = 4,  /* a file of a schema that this program does not know */
+    DTRI_EXIT_FAILURE = 1,    /* something the world did: a file, a port, a full disk */
+    DTRI_EXIT_USAGE = 2,      /* a bad option or argument */
+    DTRI_EXIT_INCOMPLETE = 3, /* check --strict: sound, but not all that happened is there */
+    DTRI_EXIT_SCHEMA = 4,     /* a file of a schema that this program does not know */
 };
 
 struct dtri_command {
