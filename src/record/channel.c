@@ -204,33 +204,44 @@ static uint64_t *ring_memory(struct dtri_ring *ring)
     return (uint64_t *)(void *)((char *)ring + round_up(sizeof *ring));
 }
 
-/* A ring that nobody uses, marked as taken; NULL when there is none. */
+static struct dtri_ring *take(struct dtri_channel *channel, unsigned index)
+{
+    struct dtri_ring *ring = map_ring(channel, index);
+    unsigned is_free = DTRI_RING_FREE;
+    if (!ring || atomic_compare_exchange_strong(&ring->state, &is_free, DTRI_RING_TAKEN))
+        return ring;
+    unmap(channel, ring, channel->ring_bytes);
+    return NULL;
+}
+
+/* A ring that was given back, or a new one, marked as taken; NULL when there is none. */
 static struct dtri_ring *take_ring(struct dtri_channel *channel)
 {
     struct dtri_channel_header *h = channel->header;
     unsigned n = atomic_load(&h->n_rings);
-    for (unsigned i = 0; i < n && i < DTRI_CHANNEL_RINGS; i++) {
-        struct dtri_ring *ring = map_ring(channel, i);
-        unsigned is_free = DTRI_RING_FREE;
-        if (ring && atomic_compare_exchange_strong(&ring->state, &is_free, DTRI_RING_TAKEN))
-            return ring;
-        if (ring)
-            unmap(channel, ring, channel->ring_bytes);
-    }
-    for (unsigned index = n; index < DTRI_CHANNEL_RINGS; index++) {
-        struct dtri_ring *ring = map_ring(channel, index);
-        unsigned is_free = DTRI_RING_FREE;
-        if (!ring)
-            return NULL;
-        if (atomic_compare_exchange_strong(&ring->state, &is_free, DTRI_RING_TAKEN)) {
-            unsigned seen = atomic_load(&h->n_rings);
-            while (seen < index + 1 && !atomic_compare_exchange_weak(&h->n_rings, &seen, index + 1))
-                continue;
+    for (unsigned i = 0; i < n && i < DTRI_CHANNEL_RINGS && atomic_load(&h->n_free); i++) {
+        struct dtri_ring *ring = take(channel, i);
+        if (ring) {
+            atomic_fetch_sub(&h->n_free, 1);
             return ring;
         }
-        unmap(channel, ring, channel->ring_bytes);
+    }
+    for (unsigned index = n; index < DTRI_CHANNEL_RINGS; index++) {
+        struct dtri_ring *ring = take(channel, index);
+        unsigned seen = n;
+        if (!ring)
+            continue;
+        while (seen < index + 1 && !atomic_compare_exchange_weak(&h->n_rings, &seen, index + 1))
+            continue;
+        return ring;
     }
     return NULL;
+}
+
+void dtri_channel_give_back(struct dtri_channel *channel, struct dtri_ring *ring)
+{
+    atomic_store_explicit(&ring->state, DTRI_RING_FREE, memory_order_release);
+    atomic_fetch_add(&channel->header->n_free, 1);
 }
 
 dtr_status dtri_channel_producer(struct dtri_channel *channel, int64_t reorder_ns,
@@ -259,9 +270,12 @@ dtr_status dtri_channel_producer(struct dtri_channel *channel, int64_t reorder_n
         .steps = h->steps,
     };
     dtr_status status = dtri_producer_new(&options, out_producer, error);
-    atomic_store(&ring->state, status == DTR_OK ? DTRI_RING_OPEN : DTRI_RING_FREE);
-    if (status != DTR_OK)
+    if (status == DTR_OK) {
+        atomic_store(&ring->state, DTRI_RING_OPEN);
+    } else {
+        dtri_channel_give_back(channel, ring);
         unmap(channel, ring, channel->ring_bytes);
+    }
     return status;
 }
 
@@ -269,7 +283,7 @@ void dtri_channel_release(struct dtri_channel *channel, struct dtri_producer *pr
 {
     struct dtri_ring *ring = dtri_producer_ring(producer);
     if (reuse && !dtri_producer_is_foreign(producer))
-        atomic_store(&ring->state, DTRI_RING_FREE);
+        dtri_channel_give_back(channel, ring);
     unmap(channel, ring, channel->ring_bytes);
     dtri_producer_free(producer);
 }

@@ -22,6 +22,7 @@ struct dtri_channel_header { /* shared */
     _Alignas(64) atomic_uint gate; /* enum dtri_gate, together */
     atomic_uint collector_gone;
     atomic_uint n_rings; /* handed out so far */
+    atomic_uint n_free;  /* of these, given back: whether it is worth looking for one */
 };
 
 struct dtri_channel_options {
@@ -54,6 +55,9 @@ dtr_status dtri_channel_producer(struct dtri_channel *channel, int64_t reorder_n
                                  struct dtri_producer **out_producer, dtr_error *error);
 /* Unmaps a producer's ring and frees the producer.  If `reuse`, another may take the ring. */
 void dtri_channel_release(struct dtri_channel *channel, struct dtri_producer *producer, bool reuse);
+
+/* A ring that nobody uses any more. */
+void dtri_channel_give_back(struct dtri_channel *channel, struct dtri_ring *ring);
 
 /* The collector's view of ring `index` < header->n_rings.  It stays mapped until unmapped. */
 dtr_status dtri_channel_map(struct dtri_channel *channel, unsigned index,

@@ -324,8 +324,10 @@ static void finish(struct dtri_collector *c, struct stream *s, bool died)
     ring->status = s->end.status != DTR_OK ? s->end.status : status;
     snprintf(ring->why, sizeof ring->why, "%.*s", DTRI_RING_WHY - 1,
              s->end.status != DTR_OK ? s->end.why : error.text);
-    atomic_store_explicit(&ring->state, died ? DTRI_RING_FREE : DTRI_RING_DONE,
-                          memory_order_release);
+    if (died)
+        dtri_channel_give_back(c->options.channel, ring);
+    else
+        atomic_store_explicit(&ring->state, DTRI_RING_DONE, memory_order_release);
 }
 
 static void find_streams(struct dtri_collector *c)

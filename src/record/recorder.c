@@ -175,6 +175,9 @@ dtr_status dtr_recorder_open(const dtr_recorder_options *options, const dtr_reco
 static dtr_status add_sink(dtr_recorder *r, int64_t reorder_ns, dtr_sink *out_sink,
                            dtr_error *error)
 {
+    if (r->pid != getpid())
+        return dtri_fail(error, DTR_E_STATE, 0,
+                         "a child of fork cannot record with its parent's recorder; open another");
     struct sink *sink = dtri_calloc(1, sizeof *sink);
     if (!sink)
         return dtri_fail_nomem(error, "a ring of events");
@@ -206,16 +209,29 @@ dtr_status dtr_recorder_late_sink(dtr_recorder *r, int64_t window_ns, dtr_sink *
     return add_sink(r, window_ns, out_sink, error);
 }
 
+/* In a child of fork the lock may be taken for ever, and there are no other threads. */
+static void lock(dtr_recorder *r)
+{
+    if (r->pid == getpid())
+        pthread_mutex_lock(&r->lock);
+}
+
+static void unlock(dtr_recorder *r)
+{
+    if (r->pid == getpid())
+        pthread_mutex_unlock(&r->lock);
+}
+
 void dtr_recorder_sink_done(dtr_recorder *r, dtr_sink *out_sink)
 {
-    pthread_mutex_lock(&r->lock);
+    lock(r);
     struct sink **link = &r->sinks, *sink;
     while (*link && (*link)->producer != out_sink->self)
         link = &(*link)->next;
     sink = *link;
     if (sink)
         *link = sink->next;
-    pthread_mutex_unlock(&r->lock);
+    unlock(r);
     *out_sink = (dtr_sink){0};
     if (!sink)
         return;
@@ -227,10 +243,10 @@ void dtr_recorder_sink_done(dtr_recorder *r, dtr_sink *out_sink)
 
 void dtr_recorder_pause(dtr_recorder *r, bool pause)
 {
-    pthread_mutex_lock(&r->lock);
+    lock(r);
     for (struct sink *sink = r->sinks; sink; sink = sink->next)
         dtri_producer_pause(sink->producer, pause);
-    pthread_mutex_unlock(&r->lock);
+    unlock(r);
 }
 
 void dtr_recorder_dump(dtr_recorder *r)

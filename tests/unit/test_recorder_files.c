@@ -61,9 +61,6 @@ static void done(struct fixture *f)
 {
     dtri_collect_free(f->collect);
     unlink(f->path);
-    char *slash = strrchr(f->path, '/');
-    *slash = 0;
-    rmdir(f->path); /* the last test's goes */
 }
 
 static struct dtri_store *look(struct fixture *f)
@@ -205,6 +202,14 @@ static void test_nonsense_stays_with_its_run(void **state)
     done(&f);
 }
 
+static int remove_directory(void **state)
+{
+    char path[512];
+    (void)state;
+    snprintf(path, sizeof path, "%s", scratch(""));
+    return rmdir(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,5 +217,5 @@ int main(void)
         cmocka_unit_test(test_one_file_fails),
         cmocka_unit_test(test_nonsense_stays_with_its_run),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, remove_directory);
 }
