@@ -331,7 +331,7 @@ def failures(path):
 
     def limited():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
 
     for format in FORMATS:
         done = run(TOOL, "export", path, "--format", format, "-o", "full", code=1, preexec_fn=limited)
