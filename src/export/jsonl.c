@@ -64,12 +64,16 @@ static dtr_status write(const struct dtri_export *job, struct dtri_output *out, 
     while ((status = dtri_export_next(job, stream, &event, error)) == DTR_OK && event &&
            dtri_output_good(out)) {
         const dtr_event_info *info = dtr_event_info_of(event->kind);
-        dtri_output_format(out, "{\"event\":\"%s\",\"ts_ns\":", info->name);
+        dtri_output_text(out, "{\"event\":\"");
+        dtri_output_text(out, info->name);
+        dtri_output_text(out, "\",\"ts_ns\":");
         dtri_output_int(out, event->ts_ns - job->run->base_ts_ns);
         dtri_output_text(out, ",\"seq\":");
         dtri_output_int(out, event->seq);
         for (int i = 0; i < info->n_fields; i++) {
-            dtri_output_format(out, ",\"%s\":", info->fields[i].name);
+            dtri_output_text(out, ",\"");
+            dtri_output_text(out, info->fields[i].name);
+            dtri_output_text(out, "\":");
             write_value(job, out, &info->fields[i], event->u.raw[i]);
         }
         dtri_output_text(out, "}\n");
