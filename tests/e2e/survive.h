@@ -24,8 +24,6 @@
 
 /* --- what the program tells ------------------------------------------------------------------- */
 
-#define MAX_TELLERS 256
-
 struct told {
     atomic_int pid;
     atomic_int opened;   /* sessions */
@@ -159,7 +157,7 @@ static inline int remove_directory(void **state)
 static inline void remove_file(const char *path)
 {
     static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
-    char name[600];
+    char name[800];
     for (size_t i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
         unlink(name);
