@@ -48,7 +48,7 @@ static void put_at(struct dtri_flat *flat, size_t ref, uint64_t value, size_t wi
 static void align(struct dtri_flat *flat, size_t width, size_t more)
 {
     size_t padding = (width - (flat->size + more) % width) % width;
-    if (!reserve(flat, padding))
+    if (padding == 0 || !reserve(flat, padding))
         return;
     memset(flat->data + flat->cap - flat->size - padding, 0, padding);
     flat->size += padding;

@@ -111,6 +111,8 @@ static void flush(struct dtri_output *o)
 void dtri_output_write(struct dtri_output *o, const void *data, size_t size)
 {
     o->size += (int64_t)size;
+    if (size == 0)
+        return;
     if (size > BUFFER_BYTES - o->used)
         flush(o);
     if (size > BUFFER_BYTES) {
