@@ -1,25 +1,38 @@
 #include "record/guard.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 
-/* Those inside are readers, a fork is the writer: it waits for them, and they for it. */
-#define UNLOCKED PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
-
-static pthread_rwlock_t guard = UNLOCKED;
+/* A fork waits until nobody is inside, and keeps others out meanwhile.  The lock stays taken over
+ * the fork itself; a read-write lock would not do, since glibc's cannot be unlocked in the child.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
+static unsigned inside;
+static bool forking;
 
 static void before_fork(void)
 {
-    pthread_rwlock_wrlock(&guard);
+    pthread_mutex_lock(&lock);
+    while (forking)
+        pthread_cond_wait(&change, &lock);
+    forking = true;
+    while (inside)
+        pthread_cond_wait(&change, &lock);
 }
 
 static void after_fork(void)
 {
-    pthread_rwlock_unlock(&guard);
+    forking = false;
+    pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&lock);
 }
 
 static void in_child(void)
 {
-    guard = (pthread_rwlock_t)UNLOCKED;
+    forking = false;
+    change = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* nobody waits here */
+    pthread_mutex_unlock(&lock);
 }
 
 static void watch_forks(void)
@@ -31,10 +44,17 @@ void dtri_guard_enter(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    pthread_rwlock_rdlock(&guard);
+    pthread_mutex_lock(&lock);
+    while (forking)
+        pthread_cond_wait(&change, &lock);
+    inside++;
+    pthread_mutex_unlock(&lock);
 }
 
 void dtri_guard_leave(void)
 {
-    pthread_rwlock_unlock(&guard);
+    pthread_mutex_lock(&lock);
+    if (--inside == 0)
+        pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&lock);
 }
