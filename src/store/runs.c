@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -28,7 +29,9 @@ static const struct column {
 static void make_uuid(char *out)
 {
     uint64_t words[2] = {0};
-    sqlite3_randomness(sizeof words, words);
+    /* SQLite's numbers are the same in all children of a fork. */
+    if (getrandom(words, sizeof words, GRND_NONBLOCK) != (ssize_t)sizeof words)
+        sqlite3_randomness(sizeof words, words);
     snprintf(out, 33, "%016" PRIx64 "%016" PRIx64, words[0], words[1]);
 }
 

@@ -235,6 +235,7 @@ static void test_forks_under_record(void **state)
                      1 + CHILDREN / 10);
     assert_int_equal(number_of(store, "SELECT count(*) FROM run"), 1 + CHILDREN / 10);
     assert_int_equal(number_of(store, "SELECT count(DISTINCT pid) FROM run"), 1 + CHILDREN / 10);
+    assert_int_equal(number_of(store, "SELECT count(DISTINCT uuid) FROM run"), 1 + CHILDREN / 10);
     assert_int_equal(number_of(store, "SELECT count(*) FROM loss"), 0);
     assert_true(unbroken(store, 1) > 0);
     assert_int_equal(count_of(store, "dtr_event_operator", 1), 20 * CHILDREN);
