@@ -247,15 +247,15 @@ static inline int wait_within(pid_t pid, int seconds)
 
 static inline bool wait_until(atomic_int *value, int at_least)
 {
-    for (int i = 0; i < 20000 && atomic_load(value) < at_least; i++)
-        sleep_ms(0.5);
+    for (int i = 0; i < 100000 && atomic_load(value) < at_least; i++)
+        sleep_ms(0.2);
     return atomic_load(value) >= at_least;
 }
 
 static inline bool wait_operators(struct told *told, long long at_least)
 {
-    for (int i = 0; i < 60000 && atomic_load(&told->operators) < at_least; i++)
-        sleep_ms(0.5);
+    for (int i = 0; i < 100000 && atomic_load(&told->operators) < at_least; i++)
+        sleep_ms(0.2);
     return atomic_load(&told->operators) >= at_least;
 }
 

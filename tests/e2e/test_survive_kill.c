@@ -84,8 +84,7 @@ static void kill_under_record(int i, unsigned *seed, int worker)
     struct told *told = map_told(told_path, true);
     const char *options[] = {"--ring-events", i % 3 ? "65536" : "1024", NULL};
     pid_t parent = start_record(path, "loop", told_path, log, options);
-    while (!atomic_load(&told->pid))
-        sleep_ms(0.2);
+    assert_true(wait_until(&told->pid, 1));
     /* A third right at the start, before or while the session opens. */
     if (i % 3)
         assert_true(wait_until(&told->opened, 1));
@@ -119,8 +118,7 @@ static void kill_alone(int i, unsigned *seed, int worker)
     const char *variables[] = {record, "DTR_COMMIT_INTERVAL=10ms", NULL};
     pid_t child = start_alone("loop", told_path, NULL, variables);
     int64_t before = 0;
-    while (!atomic_load(&told->pid))
-        sleep_ms(0.2);
+    assert_true(wait_until(&told->pid, 1));
     if (i % 4)
         assert_true(wait_until(&told->opened, 1));
     if (is_long) { /* what was done a second before the end must be there */

@@ -157,6 +157,28 @@ static int count(void)
     return ran ? 0 : 4;
 }
 
+/* Leaves a child behind that goes on recording, until it was told to and its ring is full. */
+static int leave_one_behind(void)
+{
+    pid_t child = fork();
+    struct worker w;
+    if (child != 0) {
+        wait_until(&told->opened, 1);
+        return 0;
+    }
+    alarm(PATIENCE);
+    if (!worker_open(&w, NULL))
+        _exit(3);
+    atomic_store(&told->opened, 1);
+    while (!atomic_load(&told->go))
+        steps(&w, 100);
+    steps(&w, 100000);
+    atomic_store(&told->status, worker_close(&w, NULL));
+    snprintf(told->text, sizeof told->text, "%s", w.error.text);
+    atomic_store(&told->closed, 1);
+    _exit(0);
+}
+
 static int program(const char *mode, const char *told_path)
 {
     told = map_told(told_path, false);
@@ -171,6 +193,8 @@ static int program(const char *mode, const char *told_path)
         return threads(50, NULL);
     if (strcmp(mode, "same-file") == 0)
         return threads(3, NULL);
+    if (strcmp(mode, "behind") == 0)
+        return leave_one_behind();
     if (strcmp(mode, "signals") == 0)
         return until_signals(atomic_load(&told->children));
     return strcmp(mode, "count") == 0 ? count() : 2;
@@ -488,6 +512,27 @@ static void test_nobody_reads(void **state)
     check_signals(&r, "ok");
 }
 
+/* The program is over, but a child of it goes on: the file is closed, the child comes to no harm.
+ */
+static void test_left_behind(void **state)
+{
+    struct run r;
+    (void)state;
+    assert_int_equal(record(&r, "behind", NULL), 0);
+    struct dtri_store *store = open_file(r.file);
+    assert_integrity(store);
+    assert_true(stands_alone(r.file));
+    assert_true(text_is(store, "SELECT result FROM run", "killed"));
+    assert_true(unbroken(store, 1) > 0);
+    dtri_store_close(store, NULL);
+    atomic_store(&r.told->go, 1);
+    assert_true(wait_until(&r.told->closed, 1));
+    assert_int_equal(atomic_load(&r.told->status), DTR_E_IO);
+    assert_non_null(strstr(r.told->text, "is gone"));
+    assert_int_equal(check_file(r.file), 0);
+    done(&r);
+}
+
 /* --- places that cannot be written ------------------------------------------------------------ */
 
 static void test_no_place(void **state)
@@ -630,6 +675,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_stops),
         cmocka_unit_test(test_children_ignored),
         cmocka_unit_test(test_nobody_reads),
+        cmocka_unit_test(test_left_behind),
         cmocka_unit_test(test_no_place),
         cmocka_unit_test(test_file_limit),
         cmocka_unit_test(test_full_disk),
