@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cmocka.h>
 
 #include "dtr/status.h"
@@ -30,17 +34,36 @@ static inline const char *environment(const char *name, const char *fallback)
             fail_msg("%s: %s", dtr_status_name(status_), (error)->text);                           \
     } while (0)
 
-/* A path in a fresh directory under the build's temporary files; static storage, one at a time. */
+static char scratch_directory[256];
+static long scratch_owner; /* process: a child that exits leaves it alone */
+
+static inline int scratch_remove_one(const char *path, const struct stat *about, int type,
+                                     struct FTW *place)
+{
+    (void)about, (void)type, (void)place;
+    return remove(path);
+}
+
+static inline void scratch_remove(void)
+{
+    if (scratch_owner == (long)getpid())
+        nftw(scratch_directory, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A path in a fresh directory under the build's temporary files, which goes when the program ends;
+ * static storage, one at a time. */
 static inline const char *scratch(const char *name)
 {
-    static char directory[256], path[512];
-    if (!directory[0]) {
-        snprintf(directory, sizeof directory, "%s/dtrscope-test-XXXXXX",
+    static char path[512];
+    if (!scratch_directory[0]) {
+        snprintf(scratch_directory, sizeof scratch_directory, "%s/dtrscope-test-XXXXXX",
                  environment("TMPDIR", "/tmp"));
-        if (!mkdtemp(directory))
+        if (!mkdtemp(scratch_directory))
             abort();
+        scratch_owner = (long)getpid();
+        atexit(scratch_remove);
     }
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    snprintf(path, sizeof path, "%s/%s", scratch_directory, name);
     return path;
 }
 
