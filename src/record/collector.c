@@ -30,6 +30,9 @@ struct stream {
     struct dtri_reorder *reorder;
     struct dtri_stream_end end;
     int64_t uncommitted, n_dumps;
+    struct dtri_record_window told,
+        dumped;      /* of a flight recorder: the program's, the last dump's */
+    int64_t skipped; /* left out on purpose since that dump */
     bool mapped, open, dirty;
 };
 
@@ -104,7 +107,8 @@ static void dump(struct dtri_collector *c, struct stream *s, int cause)
                                         .end_ts_ns = INT64_MIN,
                                         .begin_ts_ns = INT64_MAX,
                                         .opened_by = DTRI_WINDOW_DUMP,
-                                        .closed_by = cause};
+                                        .closed_by = cause,
+                                        .skipped = s->skipped};
     dtr_event event;
     if (!s->flight)
         return;
@@ -118,7 +122,36 @@ static void dump(struct dtri_collector *c, struct stream *s, int cause)
     if (window.end_ts_ns == INT64_MIN)
         return;
     s->n_dumps++;
+    s->skipped = 0;
+    s->dumped = window;
     send_window(c, s, &window);
+}
+
+/* In a flight recorder windows are dumps; what the program's own ones left out is told with these.
+ */
+static void add_skipped(struct stream *s, const struct dtri_record_window *window)
+{
+    bool again = window->id == s->told.id;
+    int64_t more = window->skipped;
+    if (again && __builtin_sub_overflow(more, s->told.skipped, &more))
+        more = 0;
+    if (more > 0 && __builtin_add_overflow(s->skipped, more, &s->skipped))
+        s->skipped = INT64_MAX;
+    s->told = *window;
+}
+
+/* And what was left out after the last one, behind it. */
+static void dump_the_rest(struct dtri_collector *c, struct stream *s, int cause)
+{
+    dump(c, s, cause);
+    if (!s->flight || !s->skipped)
+        return;
+    if (!s->n_dumps)
+        s->dumped = (struct dtri_record_window){
+            0, s->told.begin_ts_ns, s->told.begin_ts_ns, DTRI_WINDOW_DUMP, cause, 0};
+    if (__builtin_add_overflow(s->dumped.skipped, s->skipped, &s->dumped.skipped))
+        s->dumped.skipped = INT64_MAX;
+    send_window(c, s, &s->dumped);
 }
 
 static void keep(struct dtri_collector *c, struct stream *s, const dtr_event *event)
@@ -202,7 +235,9 @@ static bool take_window(struct dtri_collector *c, struct stream *s, const uint64
     if (window.opened_by < 0 || window.opened_by > DTRI_WINDOW_KILLED || window.closed_by < -1 ||
         window.closed_by > DTRI_WINDOW_KILLED)
         return false;
-    if (!s->flight) /* there, a window is a dump */
+    if (s->flight)
+        add_skipped(s, &window);
+    else
         send_window(c, s, &window);
     return true;
 }
@@ -277,7 +312,8 @@ static void open_stream(struct dtri_collector *c, struct stream *s)
     const struct dtri_collector_options *o = &c->options;
     dtr_error error = {0};
     s->end = (struct dtri_stream_end){0};
-    s->uncommitted = s->n_dumps = 0;
+    s->uncommitted = s->n_dumps = s->skipped = 0;
+    s->told = (struct dtri_record_window){.id = -1};
     s->open = true;
     s->reader.damaged = false;
     int64_t reorder_ns = s->reader.ring->reorder_ns;
@@ -308,7 +344,7 @@ static void finish(struct dtri_collector *c, struct stream *s, bool died)
     dtr_error error = {0};
     drain(c, s, UINT64_MAX);
     end_waiting(c, s);
-    dump(c, s, died ? DTRI_WINDOW_KILLED : DTRI_WINDOW_END);
+    dump_the_rest(c, s, died ? DTRI_WINDOW_KILLED : DTRI_WINDOW_END);
     commit(c, s);
     dtri_flight_free(s->flight);
     s->flight = NULL;

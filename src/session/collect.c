@@ -27,6 +27,7 @@ struct stream {
     struct dtri_store_writer *writer;
     struct dtri_run run;
     int64_t sampled_ns;
+    bool tsc; /* its clock is that of its own process */
     bool ended;
     bool dirty;  /* something of it is not committed yet */
     bool broken; /* and was taken back, when the file could not be written */
@@ -209,6 +210,8 @@ static dtr_status add_setting(struct stream *s, const char *data, size_t size, d
         size -= (size_t)(end + 1 - data);
         data = end + 1;
     }
+    if (strcmp(texts[0], "clock") == 0)
+        s->tsc = strcmp(texts[1], "tsc") == 0;
     return dtri_store_add_setting(s->file->store, s->run.id, texts[0], texts[1], texts[2], error);
 }
 
@@ -323,11 +326,11 @@ static dtr_status take_window(void *self, unsigned stream, const struct dtri_rec
                : status;
 }
 
-/* The monotonic clock is the same in every process; another clock the program samples itself. */
+/* The monotonic clock is the same in every process; another's counter is not known here. */
 static dtr_status sample_clock(struct stream *s, dtr_error *error)
 {
     int64_t clock, wall, uncertainty;
-    if (dtri_monotonic_ns() - s->sampled_ns < CLOCK_SAMPLE_NS || dtri_clock_is_tsc())
+    if (dtri_monotonic_ns() - s->sampled_ns < CLOCK_SAMPLE_NS || s->tsc != dtri_clock_is_tsc())
         return DTR_OK;
     dtri_clock_pair(&clock, &wall, &uncertainty);
     s->sampled_ns = clock;

@@ -427,6 +427,51 @@ static void test_dumps(void **state)
     done(&f);
 }
 
+/* Paused now and then: what was left out is told with the dumps, or behind the last. */
+static void keep_and_pause(int64_t dumps)
+{
+    struct fixture f;
+    init(&f);
+    f.options.keep_events = 50;
+    open_recorder(&f);
+    for (int64_t i = 0; i < 4000; i++) {
+        dtr_recorder_pause(f.recorder, i / 100 % 2 == 1);
+        emit_at(&f, i % 5 ? DTR_EVENT_FREEING : DTR_EVENT_TENSOR, i, i);
+        if (dumps && i % (4000 / dumps) == 99) {
+            dtr_recorder_dump(f.recorder);
+            usleep(5000);
+        }
+    }
+    dtr_recorder_close(f.recorder, &f.stats);
+    assert_int_equal(skipped(&f.memory), 20 * 80);
+    assert_int_equal(f.stats.events + f.stats.overwritten + skipped(&f.memory), f.emitted);
+    done(&f);
+}
+
+/* Nothing was kept, since all was paused. */
+static void keep_nothing(void)
+{
+    struct fixture f;
+    init(&f);
+    f.options.keep_events = 50;
+    open_recorder(&f);
+    dtr_recorder_pause(f.recorder, true);
+    for (int64_t i = 0; i < 70; i++)
+        emit_at(&f, DTR_EVENT_FREEING, i, i);
+    dtr_recorder_close(f.recorder, &f.stats);
+    assert_int_equal(f.stats.events, 0);
+    assert_int_equal(skipped(&f.memory), 70);
+    done(&f);
+}
+
+static void test_dumps_and_pauses(void **state)
+{
+    (void)state;
+    keep_and_pause(0);
+    keep_and_pause(4);
+    keep_nothing();
+}
+
 /* A span that began before the dump before it does not make the two overlap. */
 static void test_dumps_among_spans(void **state)
 {
@@ -449,11 +494,17 @@ static void test_dumps_among_spans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pauses),   cmocka_unit_test(test_pauses_among_spans),
-        cmocka_unit_test(test_no_pause), cmocka_unit_test(test_never_recording),
-        cmocka_unit_test(test_steps),    cmocka_unit_test(test_time),
-        cmocka_unit_test(test_newest),   cmocka_unit_test(test_newest_time),
-        cmocka_unit_test(test_dumps),    cmocka_unit_test(test_dumps_among_spans),
+        cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_pauses_among_spans),
+        cmocka_unit_test(test_no_pause),
+        cmocka_unit_test(test_never_recording),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_time),
+        cmocka_unit_test(test_newest),
+        cmocka_unit_test(test_newest_time),
+        cmocka_unit_test(test_dumps),
+        cmocka_unit_test(test_dumps_among_spans),
+        cmocka_unit_test(test_dumps_and_pauses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
