@@ -115,6 +115,30 @@ static int threads(int rounds, const char *const *records)
     return failed ? 1 : 0;
 }
 
+static void *many_sessions(void *user)
+{
+    struct thread *t = user;
+    for (int i = 0; i < 25 && t->status == DTR_OK; i++)
+        t->status = one_session(NULL, t->steps + i % 3 * 200);
+    return NULL;
+}
+
+/* Sessions that open the file while others are closing it. */
+static int churn(void)
+{
+    struct thread t[4];
+    int failed = 0;
+    for (int i = 0; i < 4; i++) {
+        t[i] = (struct thread){.steps = 1 + i * 100};
+        pthread_create(&t[i].thread, NULL, many_sessions, &t[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(t[i].thread, NULL);
+        failed += t[i].status != DTR_OK;
+    }
+    return failed ? 1 : 0;
+}
+
 static int many_files(void)
 {
     static char paths[8][512];
@@ -203,6 +227,8 @@ static int program(const char *mode, const char *told_path)
         return one_session(NULL, 30) == DTR_OK ? 0 : 1;
     if (strcmp(mode, "threads") == 0)
         return threads(50, NULL);
+    if (strcmp(mode, "churn") == 0)
+        return churn();
     if (strcmp(mode, "many-files") == 0)
         return many_files();
     if (strcmp(mode, "same-file") == 0)
@@ -390,6 +416,25 @@ static void test_one_file_alone(void **state)
         print_error("%s\n", r.told->text);
     assert_int_equal(code, 0);
     check_threads(r.file, 3);
+    done(&r);
+}
+
+static void test_one_file_alone_again_and_again(void **state)
+{
+    struct run r;
+    (void)state;
+    int code = alone(&r, "churn", NULL);
+    if (code)
+        print_error("%s\n", r.told->text);
+    assert_int_equal(code, 0);
+    struct dtri_store *store = open_file(r.file);
+    assert_integrity(store);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM run WHERE result = 'ok'"), 100);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM loss"), 0);
+    for (int run = 1; run <= 100; run++)
+        assert_true(unbroken(store, run) > 0);
+    dtri_store_close(store, NULL);
+    assert_int_equal(check_file(r.file), 0);
     done(&r);
 }
 
@@ -698,6 +743,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_many_sessions),
         cmocka_unit_test(test_one_file_alone),
         cmocka_unit_test(test_many_files_alone),
+        cmocka_unit_test(test_one_file_alone_again_and_again),
         cmocka_unit_test(test_signals_go_through),
         cmocka_unit_test(test_third_interrupt_kills),
         cmocka_unit_test(test_stops),
