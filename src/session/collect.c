@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -12,6 +14,8 @@
 
 #define RESERVE_BYTES   (1 << 20)
 #define CLOCK_SAMPLE_NS INT64_C(10000000000)
+#define TRIES           50
+#define NEW_NS          INT64_C(3000000000)
 
 /* A database that some runs go into.  `reserve` is a file without a name that keeps some of the
  * disk free: given up when the disk is full, so that the end of the run can be written. */
@@ -66,12 +70,27 @@ static int reserve_space(const char *path)
     return fd;
 }
 
+/* Made or changed in the last few seconds. */
+static bool is_new(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 &&
+           dtri_unix_ns() - about.st_mtim.tv_sec * INT64_C(1000000000) < NEW_NS;
+}
+
 static dtr_status open_store(struct dtri_collect *c, const char *path, struct dtri_store **out,
                              dtr_error *error)
 {
-    if (c->existing == DTRI_COLLECT_APPEND && access(path, F_OK) == 0)
-        return dtri_store_open(path, DTRI_STORE_WRITE, out, error);
-    return dtri_store_create(path, c->existing == DTRI_COLLECT_REPLACE, out, error);
+    if (c->existing != DTRI_COLLECT_APPEND)
+        return dtri_store_create(path, c->existing == DTRI_COLLECT_REPLACE, out, error);
+    for (int try = 0;; try++) { /* another process may be making it just now */
+        dtr_status status = access(path, F_OK) == 0
+                                ? dtri_store_open(path, DTRI_STORE_WRITE, out, error)
+                                : dtri_store_create(path, false, out, error);
+        if (status == DTR_OK || try == TRIES || !is_new(path))
+            return status;
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
 }
 
 static dtr_status find_file(struct dtri_collect *c, const char *path, struct file **out_file,

@@ -7,6 +7,7 @@
 #include "store/store_priv.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -227,18 +228,30 @@ static dtr_status try_create(const char *path, const char *vfs, struct dtri_stor
     return status;
 }
 
+/* An empty file that was not there before: of two processes, one gets it. */
+static dtr_status claim(const char *path, dtr_error *error)
+{
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd < 0 && errno == EEXIST)
+        return dtri_fail(error, DTR_E_STATE, 0,
+                         "%s exists; give another name, or --force to replace it", path);
+    if (fd < 0)
+        return dtri_fail(error, DTR_E_IO, errno, "cannot create %s: %s", path, strerror(errno));
+    close(fd);
+    return DTR_OK;
+}
+
 dtr_status dtri_store_create(const char *path, bool force, struct dtri_store **out_store,
                              dtr_error *error)
 {
     struct dtri_store *store;
-    if (access(path, F_OK) == 0) {
-        if (!force)
-            return dtri_fail(error, DTR_E_STATE, 0,
-                             "%s exists; give another name, or --force to replace it", path);
+    if (force)
         remove_files(path);
-    }
     dtr_error why = {0};
-    dtr_status status = try_create(path, NULL, &store, &why);
+    dtr_status status = claim(path, error);
+    if (status != DTR_OK)
+        return status;
+    status = try_create(path, NULL, &store, &why);
     if (status != DTR_OK && cannot_lock(why.foreign)) {
         remove_files(path);
         status = try_create(path, NO_LOCKS, &store, &why);
@@ -247,6 +260,8 @@ dtr_status dtri_store_create(const char *path, bool force, struct dtri_store **o
         *error = why;
     if (status == DTR_OK)
         *out_store = store;
+    else
+        remove_files(path);
     return status;
 }
 

@@ -438,6 +438,34 @@ static void test_one_file_alone_again_and_again(void **state)
     done(&r);
 }
 
+/* Processes that start at once and name the same file, without `dtrscope record`: each has its run
+ * there. */
+static void test_one_file_for_processes(void **state)
+{
+    struct run r;
+    char variable[600];
+    pid_t pids[4];
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        prepare(&r);
+        snprintf(variable, sizeof variable, "DTR_RECORD=%s", r.file);
+        for (int i = 0; i < 4; i++)
+            pids[i] = start_alone("one", r.told_path, NULL, (const char *const[]){variable, NULL});
+        for (int i = 0; i < 4; i++) {
+            int code = wait_within(pids[i], PATIENCE);
+            if (code)
+                print_error("%s\n", r.told->text);
+            assert_int_equal(code, 0);
+        }
+        struct dtri_store *store = open_file(r.file);
+        assert_integrity(store);
+        assert_int_equal(number_of(store, "SELECT count(*) FROM run WHERE result = 'ok'"), 4);
+        assert_int_equal(number_of(store, "SELECT count(*) FROM dtr_event_operator"), 120);
+        dtri_store_close(store, NULL);
+        done(&r);
+    }
+}
+
 /* And those that name different ones do not disturb each other. */
 static void test_many_files_alone(void **state)
 {
@@ -743,6 +771,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_many_sessions),
         cmocka_unit_test(test_one_file_alone),
         cmocka_unit_test(test_many_files_alone),
+        cmocka_unit_test(test_one_file_for_processes),
         cmocka_unit_test(test_one_file_alone_again_and_again),
         cmocka_unit_test(test_signals_go_through),
         cmocka_unit_test(test_third_interrupt_kills),
