@@ -16,8 +16,10 @@
  * Under `dtrscope record`, events go into memory that it shares (DTR_CHANNEL says where), and it
  * writes the file; alone, the session has a writer thread of its own.  What was emitted before the
  * program is killed is in the file in the first case, and what is older than the commit interval in
- * the second.  After a fork the session is the parent's: in the child it records nothing, and
- * closing it frees memory only. */
+ * the second.  Sessions of one process that record into the same file share its writer, and the
+ * recording settings of the first hold.  After a fork the session is the parent's: in the child it
+ * records nothing, and closing it frees memory only.  A session that the child opens itself is a
+ * run of its own; alone, it needs another file (DTR_RECORD=run-%p.dtr.sqlite). */
 #ifndef DTR_SESSION_H
 #define DTR_SESSION_H
 

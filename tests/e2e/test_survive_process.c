@@ -8,7 +8,8 @@
 #include <sys/resource.h>
 
 #define CHILDREN 100
-#define PATIENCE 60 /* seconds until something counts as hanging */
+#define MANY     60000 /* operators */
+#define PATIENCE 60    /* seconds until something counts as hanging */
 
 /* --- the program ------------------------------------------------------------------------------ */
 
@@ -613,6 +614,52 @@ static void test_nobody_reads(void **state)
     check_signals(&r, "ok");
 }
 
+/* Events of a run of `n` operators that nothing disturbs. */
+static int64_t events_of(int n)
+{
+    struct run r;
+    prepare(&r);
+    atomic_store(&r.told->go, n);
+    pid_t parent = start_record(r.file, "count", r.told_path, r.log, NULL);
+    assert_int_equal(wait_within(parent, PATIENCE), 0);
+    struct dtri_store *store = open_file(r.file);
+    int64_t events = unbroken(store, 1);
+    dtri_store_close(store, NULL);
+    done(&r);
+    return events;
+}
+
+/* The parent stands still while its program fills the ring, and may not wait: what is lost is
+ * counted to the event. */
+static void test_stopped_parent_drops(void **state)
+{
+    struct run r;
+    int64_t expected = events_of(MANY);
+    (void)state;
+    prepare(&r);
+    atomic_store(&r.told->go, MANY);
+    const char *options[] = {"--ring-events", "1024", "--ring-full", "drop", NULL};
+    pid_t parent = start_record(r.file, "count", r.told_path, r.log, options);
+    assert_true(wait_until(&r.told->pid, 1));
+    for (int i = 0; i < 5; i++) {
+        kill(parent, SIGSTOP);
+        sleep_ms(20);
+        kill(parent, SIGCONT);
+        sleep_ms(1);
+    }
+    assert_int_equal(wait_within(parent, PATIENCE), 0);
+    struct dtri_store *store = open_file(r.file);
+    assert_integrity(store);
+    assert_true(text_is(store, "SELECT reason FROM loss", "ring full"));
+    assert_int_equal(number_of(store, "SELECT sum(n) FROM event_chunk") +
+                         number_of(store, "SELECT count FROM loss"),
+                     expected);
+    assert_true(text_is(store, "SELECT result FROM run", "ok"));
+    dtri_store_close(store, NULL);
+    assert_non_null(strstr(read_log(r.log), "EVENTS LOST"));
+    done(&r);
+}
+
 /* The program is over, but a child of it goes on: the file is closed, the child comes to no harm.
  */
 static void test_left_behind(void **state)
@@ -654,21 +701,6 @@ static void test_no_place(void **state)
     done(&r);
 }
 
-/* Events of a run of `n` operators that nothing disturbs. */
-static int64_t events_of(int n)
-{
-    struct run r;
-    prepare(&r);
-    atomic_store(&r.told->go, n);
-    pid_t parent = start_record(r.file, "count", r.told_path, r.log, NULL);
-    assert_int_equal(wait_within(parent, PATIENCE), 0);
-    struct dtri_store *store = open_file(r.file);
-    int64_t events = unbroken(store, 1);
-    dtri_store_close(store, NULL);
-    done(&r);
-    return events;
-}
-
 static void check_full(struct run *r, int64_t expected)
 {
     struct dtri_store *store = open_file(r->file);
@@ -681,8 +713,6 @@ static void check_full(struct run *r, int64_t expected)
     dtri_store_close(store, NULL);
     assert_int_equal(check_file(r->file), 0);
 }
-
-#define MANY 60000
 
 /* A limit on the size of files: a signal would end whoever writes beyond. */
 static void limited(struct run *r, bool by_record)
@@ -779,6 +809,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_children_ignored),
         cmocka_unit_test(test_nobody_reads),
         cmocka_unit_test(test_left_behind),
+        cmocka_unit_test(test_stopped_parent_drops),
         cmocka_unit_test(test_no_place),
         cmocka_unit_test(test_file_limit),
         cmocka_unit_test(test_full_disk),
