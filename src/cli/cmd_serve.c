@@ -7,7 +7,7 @@
 #include "server/server.h"
 
 struct settings {
-    int64_t port;
+    int64_t port, max_events;
 };
 
 static const struct dtri_option table[] = {
@@ -19,6 +19,14 @@ static const struct dtri_option table[] = {
      .min = 0,
      .max = 65535,
      .help = "only this port, 0 for any; by default the first free one from 8125 on"},
+    {.name = "max-events",
+     .argument = "N",
+     .type = DTRI_OPTION_COUNT,
+     .offset = offsetof(struct settings, max_events),
+     .min = 100000,
+     .max = 1000000000,
+     .help = "hold up to N events of a run in memory, some 100 bytes each; 8000000 by default.  A "
+             "larger run is shown from its tiles until you zoom in"},
     {0},
 };
 
@@ -63,6 +71,7 @@ static int run(int argc, char **argv)
         .n_paths = arguments.n_positionals,
         .port = settings.port == PORT_DEFAULT ? DTRI_SERVER_PORT : (int)settings.port,
         .port_only = settings.port != PORT_DEFAULT,
+        .max_events = settings.max_events,
     };
     if (serve(&options, &error) != DTR_OK)
         return dtri_cli_fail(command, &error);
@@ -71,7 +80,7 @@ static int run(int argc, char **argv)
 
 const struct dtri_command dtri_command_serve = {
     .name = "serve",
-    .synopsis = "FILE... [--port N]",
+    .synopsis = "FILE... [--port N] [--max-events N]",
     .summary = "look at runs and sweeps in the browser",
     .run = run,
 };

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "store/tile.h"
 
 /* --- parameters --- */
 
@@ -30,9 +31,8 @@ dtr_status dtri_query_int(const struct dtri_query *query, const char *name, int6
     return DTR_OK;
 }
 
-static dtr_status read_window(struct dtri_query *q, dtr_error *error)
+static dtr_status read_window(struct dtri_query *q, int64_t begin, int64_t end, dtr_error *error)
 {
-    int64_t begin = q->snapshot->begin, end = q->snapshot->end;
     if (end <= begin)
         end = begin + 1;
     dtr_status status =
@@ -59,9 +59,101 @@ int64_t dtri_query_bucket(const struct dtri_query *q, int64_t ts)
 
 /* --- files, runs, snapshots --- */
 
-static dtr_status open_snapshot(struct dtri_query *q, dtr_error *error)
+/* Chunks are counted whole, so that even a small window may seem to have so many. */
+#define FEW_EVENTS 200000
+
+static int64_t window_events(const struct dtri_query *q)
+{
+    return q->max_events / 8;
+}
+
+static bool is_of(const struct dtri_snapshot *s, int64_t its_run, const struct dtri_query *q,
+                  int64_t version)
+{
+    return s && its_run == q->run.id && s->version == version;
+}
+
+static dtr_status make(struct dtri_query *q, const struct dtri_extent *extent,
+                       enum dtri_snapshot_part part, int64_t from, int64_t to, dtr_error *error)
 {
     struct dtri_file *file = q->file;
+    bool overview = part == DTRI_SNAPSHOT_OVERVIEW;
+    struct dtri_snapshot **where = overview ? &file->overview : &file->snapshot;
+    dtri_snapshot_free(*where);
+    *where = NULL;
+    dtr_status status =
+        dtri_snapshot_new(file->store, &q->run, extent, part, from, to, where, error);
+    *(overview ? &file->overview_run : &file->snapshot_run) = q->run.id;
+    q->snapshot = *where;
+    return status;
+}
+
+/* The window, and half as much on either side where that is not too much: the next question is
+ * often about a place nearby. */
+static dtr_status make_window(struct dtri_query *q, const struct dtri_extent *extent,
+                              dtr_error *error)
+{
+    int64_t n = 0, half = (q->t1 - q->t0) / 2; /* times are far from overflowing: read_window */
+    dtr_status status =
+        dtri_snapshot_count(q->file->store, &q->run, q->t0 - half, q->t1 + half, &n, error);
+    if (status != DTR_OK)
+        return status;
+    if (n > 2 * window_events(q) && n > FEW_EVENTS)
+        half = 0;
+    return make(q, extent, DTRI_SNAPSHOT_WINDOW, q->t0 - half, q->t1 + half, error);
+}
+
+/* Whether tiles are fine enough to draw the window from. */
+static bool has_tiles(const struct dtri_query *q)
+{
+    int64_t from, to;
+    int level = DTRI_TILE_NONE;
+    dtr_error ignored;
+    return !__builtin_add_overflow(q->t0, q->run.base_ts_ns, &from) &&
+           !__builtin_add_overflow(q->t1, q->run.base_ts_ns, &to) &&
+           dtri_tiles_pick(q->file->store, q->run.id, from, to, q->buckets < 2 ? 2 : q->buckets,
+                           &level, &ignored) == DTR_OK &&
+           level != DTRI_TILE_NONE;
+}
+
+/* Of a run that is too large: the window, or an overview.  What is asked without a window (a
+ * decision, a storage) is looked for in the window that is at hand: the one that is on the screen.
+ */
+static dtr_status open_part(struct dtri_query *q, const struct dtri_extent *extent, int64_t version,
+                            enum dtri_need need, dtr_error *error)
+{
+    struct dtri_file *file = q->file;
+    int64_t n = 0;
+    dtr_status status = read_window(q, extent->begin, extent->end, error);
+    if (status != DTR_OK)
+        return status;
+    bool at_hand = is_of(file->snapshot, file->snapshot_run, q, version);
+    bool anywhere = need == DTRI_NEED_EVENTS && !q->param(q->request, "t0");
+    if (at_hand && (anywhere || (file->snapshot->from <= q->t0 && file->snapshot->to >= q->t1))) {
+        q->snapshot = file->snapshot;
+        return DTR_OK;
+    }
+    status = dtri_snapshot_count(file->store, &q->run, q->t0, q->t1, &n, error);
+    if (status != DTR_OK)
+        return status;
+    if (n <= window_events(q) || (n <= q->max_events && !has_tiles(q)))
+        return make_window(q, extent, error);
+    if (need == DTRI_NEED_EVENTS)
+        return dtri_fail(
+            error, DTR_E_LIMIT, 0,
+            "there are %lld events in this window of run %lld, too many to look at one "
+            "by one; zoom in to at most %lld",
+            (long long)n, (long long)q->run.id, (long long)window_events(q));
+    q->snapshot = file->overview;
+    return is_of(file->overview, file->overview_run, q, version)
+               ? DTR_OK
+               : make(q, extent, DTRI_SNAPSHOT_OVERVIEW, INT64_MIN, INT64_MAX, error);
+}
+
+static dtr_status open_snapshot(struct dtri_query *q, enum dtri_need need, dtr_error *error)
+{
+    struct dtri_file *file = q->file;
+    struct dtri_extent extent = {0};
     int64_t version;
     if (q->run.has_events != 1)
         return dtri_fail(error, DTR_E_NOT_FOUND, 0,
@@ -71,14 +163,17 @@ static dtr_status open_snapshot(struct dtri_query *q, dtr_error *error)
     dtr_status status = dtri_snapshot_version(file->store, q->run.id, &version, error);
     if (status != DTR_OK)
         return status;
-    if (!file->snapshot || file->snapshot_run != q->run.id || file->snapshot->version != version) {
-        dtri_snapshot_free(file->snapshot);
-        file->snapshot = NULL;
-        status = dtri_snapshot_new(file->store, &q->run, &file->snapshot, error);
-        file->snapshot_run = q->run.id;
+    if (is_of(file->snapshot, file->snapshot_run, q, version) &&
+        file->snapshot->from == INT64_MIN) {
+        q->snapshot = file->snapshot;
+        return read_window(q, q->snapshot->begin, q->snapshot->end, error);
     }
-    q->snapshot = file->snapshot;
-    return status == DTR_OK ? read_window(q, error) : status;
+    status = dtri_snapshot_extent(file->store, &q->run, &extent, error);
+    if (status == DTR_OK && extent.n > q->max_events)
+        return open_part(q, &extent, version, need, error);
+    if (status == DTR_OK)
+        status = make(q, &extent, DTRI_SNAPSHOT_WHOLE, 0, 0, error);
+    return status == DTR_OK ? read_window(q, q->snapshot->begin, q->snapshot->end, error) : status;
 }
 
 dtr_status dtri_query_open(struct dtri_query *q, enum dtri_need need, dtr_error *error)
@@ -97,7 +192,7 @@ dtr_status dtri_query_open(struct dtri_query *q, enum dtri_need need, dtr_error 
     if (status == DTR_OK)
         status = dtri_store_run(q->file->store, run, &q->run, error);
     if (status == DTR_OK)
-        status = open_snapshot(q, error);
+        status = open_snapshot(q, need, error);
     return status;
 }
 

@@ -22,8 +22,9 @@ struct dtri_file {
     const char *path;
     pthread_mutex_t lock;
     struct dtri_store *store;
-    struct dtri_snapshot *snapshot; /* of the run asked for last */
-    int64_t snapshot_run;
+    struct dtri_snapshot *snapshot; /* of the run asked for last, or of a window of it */
+    struct dtri_snapshot *overview; /* of a run too large for one */
+    int64_t snapshot_run, overview_run;
 };
 
 /* Reads parameter `name` of the request, or NULL. */
@@ -34,6 +35,7 @@ struct dtri_query {
     void *request;
     struct dtri_file *files;
     int n_files;
+    int64_t max_events; /* that a snapshot may hold; a window of a larger run an eighth of it */
     /* What the route needs, and so is set: */
     struct dtri_file *file;
     struct dtri_run run;
@@ -42,7 +44,8 @@ struct dtri_query {
     int64_t buckets; /* pixels, 1..DTRI_MAX_BUCKETS */
 };
 
-enum dtri_need { DTRI_NEED_NOTHING, DTRI_NEED_FILE, DTRI_NEED_EVENTS };
+/* OVERVIEW: the endpoint can do with an overview; EVENTS: it needs the events of the window. */
+enum dtri_need { DTRI_NEED_NOTHING, DTRI_NEED_FILE, DTRI_NEED_OVERVIEW, DTRI_NEED_EVENTS };
 
 /* Returns owned JSON in *out. */
 typedef dtr_status (*dtri_endpoint)(struct dtri_query *query, json_t **out, dtr_error *error);
@@ -59,6 +62,10 @@ dtr_status dtri_api_storage(struct dtri_query *query, json_t **out, dtr_error *e
 dtr_status dtri_api_search(struct dtri_query *query, json_t **out, dtr_error *error);
 dtr_status dtri_api_events(struct dtri_query *query, json_t **out, dtr_error *error);
 dtr_status dtri_api_sweep(struct dtri_query *query, json_t **out, dtr_error *error);
+/* The same from tiles, where the snapshot is an overview. */
+dtr_status dtri_overview_memory(struct dtri_query *query, json_t **out, dtr_error *error);
+dtr_status dtri_overview_lanes(struct dtri_query *query, json_t **out, dtr_error *error);
+dtr_status dtri_overview_evictions(struct dtri_query *query, json_t **out, dtr_error *error);
 
 /* --- shared by endpoints (api.c) --- */
 
@@ -69,6 +76,9 @@ dtr_status dtri_query_open(struct dtri_query *query, enum dtri_need need, dtr_er
  * range makes the parameter required. */
 dtr_status dtri_query_int(const struct dtri_query *query, const char *name, int64_t min,
                           int64_t max, int64_t fallback, int64_t *out, dtr_error *error);
+/* "budget" of /api/memory and "out_of_memory" of /api/evictions. */
+json_t *dtri_json_budgets(const struct dtri_query *query);
+json_t *dtri_json_out_of_memory(const struct dtri_query *query);
 /* Which pixel of the window a time is in, clamped to it. */
 int64_t dtri_query_bucket(const struct dtri_query *query, int64_t ts);
 json_t *dtri_json_int(int64_t value); /* null for DTRI_NULL */

@@ -44,7 +44,7 @@ static json_t *collect(const struct dtri_query *q, int64_t *total)
     return ticks;
 }
 
-static json_t *out_of_memory(const struct dtri_query *q)
+json_t *dtri_json_out_of_memory(const struct dtri_query *q)
 {
     const struct dtri_rows *rows = &q->snapshot->of[DTR_EVENT_OUT_OF_MEMORY];
     json_t *list = json_array();
@@ -64,10 +64,12 @@ static json_t *out_of_memory(const struct dtri_query *q)
 
 dtr_status dtri_api_evictions(struct dtri_query *q, json_t **out, dtr_error *error)
 {
+    if (q->snapshot->overview)
+        return dtri_overview_evictions(q, out, error);
     int64_t total = 0;
     json_t *ticks = collect(q, &total);
     return dtri_json_result(json_pack("{s:I, s:I, s:I, s:o, s:o}", "t0", q->t0, "t1", q->t1,
                                       "evictions", total, "ticks", ticks, "out_of_memory",
-                                      out_of_memory(q)),
+                                      dtri_json_out_of_memory(q)),
                             out, error);
 }

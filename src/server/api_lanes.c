@@ -98,6 +98,8 @@ static json_t *lane_json(const struct dtri_snapshot *s, const struct lane *lane,
 
 dtr_status dtri_api_lanes(struct dtri_query *q, json_t **out, dtr_error *error)
 {
+    if (q->snapshot->overview)
+        return dtri_overview_lanes(q, out, error);
     struct lane lanes[DTRI_MAX_LANES + 1] = {0};
     json_t *list = json_array(), *names = json_object();
     dtr_status status = collect(q, lanes, error);

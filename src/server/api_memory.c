@@ -48,7 +48,7 @@ static void fill_levels(const struct dtri_query *q, struct bucket *buckets)
     const struct dtri_snapshot *s = q->snapshot;
     double scale = (double)q->buckets / (double)(q->t1 - q->t0);
     size_t i = samples_from(s, q->t0 + 1);
-    int64_t in_use = i ? s->samples[i - 1].in_use : 0;
+    int64_t in_use = i ? s->samples[i - 1].in_use : s->in_use_before;
     double at = 0;
     for (; i < s->n_samples && s->samples[i].ts <= q->t1; i++) {
         double x = (double)(s->samples[i].ts - q->t0) * scale;
@@ -89,7 +89,7 @@ static void fill_evictions(const struct dtri_query *q, struct bucket *buckets)
     }
 }
 
-static json_t *budgets(const struct dtri_query *q)
+json_t *dtri_json_budgets(const struct dtri_query *q)
 {
     json_t *list = json_array();
     const struct dtri_rows *rows = &q->snapshot->of[DTR_EVENT_BUDGET];
@@ -103,6 +103,8 @@ static json_t *budgets(const struct dtri_query *q)
 
 dtr_status dtri_api_memory(struct dtri_query *q, json_t **out, dtr_error *error)
 {
+    if (q->snapshot->overview)
+        return dtri_overview_memory(q, out, error);
     struct bucket *buckets = dtri_calloc((size_t)q->buckets, sizeof *buckets);
     if (!buckets)
         return dtri_fail_nomem(error, "an answer");
@@ -123,6 +125,7 @@ dtr_status dtri_api_memory(struct dtri_query *q, json_t **out, dtr_error *error)
     dtri_free(buckets);
     return dtri_json_result(json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "t0", q->t0, "t1",
                                       q->t1, "min", min, "max", max, "avg", avg, "evicted_bytes",
-                                      evicted, "eager_bytes", eager, "budget", budgets(q)),
+                                      evicted, "eager_bytes", eager, "budget",
+                                      dtri_json_budgets(q)),
                             out, error);
 }

@@ -30,6 +30,7 @@ struct dtri_server {
     char hosts[2][32]; /* what Host may be */
     struct dtri_file *files;
     int n_files;
+    int64_t max_events;
 };
 
 static const struct route {
@@ -38,10 +39,10 @@ static const struct route {
     dtri_endpoint endpoint;
 } routes[] = {
     {"/api/files", DTRI_NEED_NOTHING, dtri_api_files},
-    {"/api/run", DTRI_NEED_EVENTS, dtri_api_run},
-    {"/api/memory", DTRI_NEED_EVENTS, dtri_api_memory},
-    {"/api/lanes", DTRI_NEED_EVENTS, dtri_api_lanes},
-    {"/api/evictions", DTRI_NEED_EVENTS, dtri_api_evictions},
+    {"/api/run", DTRI_NEED_OVERVIEW, dtri_api_run},
+    {"/api/memory", DTRI_NEED_OVERVIEW, dtri_api_memory},
+    {"/api/lanes", DTRI_NEED_OVERVIEW, dtri_api_lanes},
+    {"/api/evictions", DTRI_NEED_OVERVIEW, dtri_api_evictions},
     {"/api/residency", DTRI_NEED_EVENTS, dtri_api_residency},
     {"/api/decision", DTRI_NEED_EVENTS, dtri_api_decision},
     {"/api/execution", DTRI_NEED_EVENTS, dtri_api_execution},
@@ -203,8 +204,11 @@ static const char *param(void *request, const char *name)
 static enum MHD_Result answer_route(struct dtri_server *server, struct MHD_Connection *connection,
                                     const struct route *route)
 {
-    struct dtri_query query = {
-        .param = param, .request = connection, .files = server->files, .n_files = server->n_files};
+    struct dtri_query query = {.param = param,
+                               .request = connection,
+                               .files = server->files,
+                               .n_files = server->n_files,
+                               .max_events = server->max_events};
     dtr_error error = {0};
     json_t *value = NULL;
     dtr_status status = dtri_query_open(&query, route->need, &error);
@@ -367,6 +371,7 @@ dtr_status dtri_server_start(const struct dtri_server_options *options,
     struct dtri_server *server = dtri_calloc(1, sizeof *server);
     if (!server)
         return dtri_fail_nomem(error, "a server");
+    server->max_events = options->max_events ? options->max_events : DTRI_SNAPSHOT_EVENTS;
     dtr_status status = make_token(server, error);
     if (status == DTR_OK)
         status = open_files(server, options, error);
@@ -399,6 +404,7 @@ void dtri_server_stop(struct dtri_server *server)
         MHD_stop_daemon(server->daemon);
     for (int i = 0; i < server->n_files; i++) {
         dtri_snapshot_free(server->files[i].snapshot);
+        dtri_snapshot_free(server->files[i].overview);
         dtri_store_close(server->files[i].store, NULL);
         pthread_mutex_destroy(&server->files[i].lock);
     }

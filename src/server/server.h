@@ -11,6 +11,7 @@
 #define DTRI_SERVER_SERVER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "dtr/status.h"
 
@@ -22,8 +23,9 @@ struct dtri_server;
 struct dtri_server_options {
     const char *const *paths; /* borrowed until the server stops */
     int n_paths;
-    int port;       /* 0: the system chooses */
-    bool port_only; /* fail when it is busy, rather than take the next */
+    int port;           /* 0: the system chooses */
+    bool port_only;     /* fail when it is busy, rather than take the next */
+    int64_t max_events; /* to hold of one run; 0: DTRI_SNAPSHOT_EVENTS */
 };
 
 dtr_status dtri_server_start(const struct dtri_server_options *options,

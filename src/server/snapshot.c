@@ -1,5 +1,6 @@
 #include "server/snapshot.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,20 +54,50 @@ dtr_status dtri_snapshot_version(struct dtri_store *store, int64_t run, int64_t 
     return status;
 }
 
-static dtr_status check_size(struct dtri_store *store, int64_t run, dtr_error *error)
+#define HELD_KINDS "kind NOT IN (11, 12, 13)"
+
+static int64_t minus(int64_t a, int64_t b)
 {
-    int64_t n;
+    int64_t difference;
+    if (__builtin_sub_overflow(a, b, &difference))
+        return a < 0 ? INT64_MIN : INT64_MAX;
+    return difference;
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    int64_t sum;
+    if (__builtin_add_overflow(a, b, &sum))
+        return a < 0 ? INT64_MIN : INT64_MAX;
+    return sum;
+}
+
+dtr_status dtri_snapshot_extent(struct dtri_store *store, const struct dtri_run *run,
+                                struct dtri_extent *out, dtr_error *error)
+{
     dtr_status status = query_int(
-        store,
-        "SELECT coalesce(sum(n), 0) FROM event_chunk WHERE run = ?1 AND kind NOT IN (11, 12, 13)",
-        run, &n, error);
-    if (status == DTR_OK && n > DTRI_SNAPSHOT_EVENTS)
-        return dtri_fail(error, DTR_E_LIMIT, 0,
-                         "%s: run %lld has %lld events, the page shows runs of up to %d; "
-                         "`dtrscope stats` has no such limit",
-                         dtri_store_path(store), (long long)run, (long long)n,
-                         DTRI_SNAPSHOT_EVENTS);
+        store, "SELECT coalesce(sum(n), 0) FROM event_chunk WHERE run = ?1 AND " HELD_KINDS,
+        run->id, &out->n, error);
+    if (status == DTR_OK)
+        status = query_int(store, "SELECT coalesce(min(ts_min), 0) FROM event_chunk WHERE run = ?1",
+                           run->id, &out->begin, error);
+    if (status == DTR_OK)
+        status = query_int(store, "SELECT coalesce(max(ts_max), 0) FROM event_chunk WHERE run = ?1",
+                           run->id, &out->end, error);
+    out->begin = minus(out->begin, run->base_ts_ns);
+    out->end = minus(out->end, run->base_ts_ns);
     return status;
+}
+
+dtr_status dtri_snapshot_count(struct dtri_store *store, const struct dtri_run *run, int64_t from,
+                               int64_t to, int64_t *out_n, dtr_error *error)
+{
+    char sql[256];
+    snprintf(sql, sizeof sql,
+             "SELECT coalesce(sum(n), 0) FROM event_chunk WHERE run = ?1 AND " HELD_KINDS
+             " AND ts_max >= %lld AND ts_min <= %lld",
+             (long long)plus(from, run->base_ts_ns), (long long)plus(to, run->base_ts_ns));
+    return query_int(store, sql, run->id, out_n, error);
 }
 
 static dtr_status load_names(struct dtri_snapshot *s, struct dtri_store *store, int64_t run,
@@ -122,13 +153,25 @@ static void order_by_time(struct dtri_rows *rows, int64_t base)
         qsort(rows->rows, rows->n, width * sizeof *rows->rows, by_time);
 }
 
+/* Few, and wanted whatever the window. */
+static bool is_rare(dtr_event_kind kind)
+{
+    return kind == DTR_EVENT_BUDGET || kind == DTR_EVENT_MARK || kind == DTR_EVENT_OUT_OF_MEMORY;
+}
+
 static dtr_status load_rows(struct dtri_snapshot *s, struct dtri_store *store,
                             const struct dtri_run *run, dtr_error *error)
 {
     dtr_status status = DTR_OK;
     for (size_t i = 0; i < N_KINDS && status == DTR_OK; i++) {
         struct dtri_rows *rows = &s->of[kinds[i]];
-        status = dtri_store_load(store, run->id, kinds[i], INT64_MIN, INT64_MAX, rows, error);
+        bool always = is_rare(kinds[i]);
+        rows->n_columns = 2 + dtr_event_info_of(kinds[i])->n_fields;
+        if (s->overview && !always)
+            continue;
+        status = dtri_store_load(store, run->id, kinds[i],
+                                 always ? INT64_MIN : plus(s->from, run->base_ts_ns),
+                                 always ? INT64_MAX : plus(s->to, run->base_ts_ns), rows, error);
         if (status == DTR_OK)
             order_by_time(rows, run->base_ts_ns);
     }
@@ -298,6 +341,9 @@ static dtr_status make_samples(struct dtri_snapshot *s, struct change *changes, 
         return dtri_fail_nomem(error, "memory samples");
     for (size_t i = 0; i < n; i++)
         s->samples[i] = (struct dtri_sample){changes[i].ts, changes[i].seq, changes[i].in_use};
+    if (n)
+        s->in_use_before = changes[0].resident ? minus(changes[0].in_use, changes[0].bytes)
+                                               : plus(changes[0].in_use, changes[0].bytes);
     s->n_samples = n;
     return DTR_OK;
 }
@@ -437,13 +483,18 @@ static void count_remakes(struct dtri_snapshot *s)
     }
 }
 
-static dtr_status derive(struct dtri_snapshot *s, dtr_error *error)
+static dtr_status derive(struct dtri_snapshot *s, const struct dtri_extent *extent, bool part,
+                         dtr_error *error)
 {
     size_t n = 0;
     struct change *changes = collect_changes(s, &n);
     if (!changes)
         return dtri_fail_nomem(error, "residency");
     find_extent(s);
+    if (part) { /* what is resident stays so as far as the part reaches */
+        s->begin = s->from > extent->begin ? s->from : extent->begin;
+        s->end = s->to < extent->end ? s->to : extent->end;
+    }
     dtr_status status = make_samples(s, changes, n, error);
     if (status == DTR_OK)
         status = make_stays(s, changes, n, error);
@@ -452,6 +503,10 @@ static dtr_status derive(struct dtri_snapshot *s, dtr_error *error)
         status = make_storages(s, error);
     if (status == DTR_OK)
         count_remakes(s);
+    if (part) {
+        s->begin = extent->begin;
+        s->end = extent->end;
+    }
     return status;
 }
 
@@ -459,14 +514,17 @@ static dtr_status derive(struct dtri_snapshot *s, dtr_error *error)
  */
 
 dtr_status dtri_snapshot_new(struct dtri_store *store, const struct dtri_run *run,
-                             struct dtri_snapshot **out_snapshot, dtr_error *error)
+                             const struct dtri_extent *extent, enum dtri_snapshot_part part,
+                             int64_t from, int64_t to, struct dtri_snapshot **out_snapshot,
+                             dtr_error *error)
 {
     struct dtri_snapshot *s = dtri_calloc(1, sizeof *s);
     if (!s)
         return dtri_fail_nomem(error, "a snapshot");
+    s->from = part == DTRI_SNAPSHOT_WHOLE ? INT64_MIN : from;
+    s->to = part == DTRI_SNAPSHOT_WHOLE ? INT64_MAX : to;
+    s->overview = part == DTRI_SNAPSHOT_OVERVIEW;
     dtr_status status = dtri_snapshot_version(store, run->id, &s->version, error);
-    if (status == DTR_OK)
-        status = check_size(store, run->id, error);
     if (status == DTR_OK)
         status = load_names(s, store, run->id, error);
     if (status == DTR_OK)
@@ -474,7 +532,7 @@ dtr_status dtri_snapshot_new(struct dtri_store *store, const struct dtri_run *ru
     if (status == DTR_OK)
         status = make_indexes(s, error);
     if (status == DTR_OK)
-        status = derive(s, error);
+        status = derive(s, extent, part != DTRI_SNAPSHOT_WHOLE, error);
     if (status == DTR_OK)
         *out_snapshot = s;
     else

@@ -2,8 +2,9 @@
  *
  * Made once a run and file state: a page asks for windows of the same run many times a second, and
  * decoding its chunks each time would cost more than the answer.  A run that is still being
- * recorded gets a new snapshot when its file has grown.  The size is bounded: a run with more than
- * DTRI_SNAPSHOT_EVENTS events is refused with a sentence that says so.
+ * recorded gets a new snapshot when its file has grown.  The size is bounded: of a run with more
+ * than DTRI_SNAPSHOT_EVENTS events a snapshot holds one window, or, where the window has too many
+ * itself, an overview: marks and budgets only, the rest is drawn from tiles.
  *
  * All times are relative to the run's start.  Immutable once made.  Nothing in a file is believed:
  * ids are looked up, never used as an index. */
@@ -12,7 +13,7 @@
 
 #include "store/store.h"
 
-#define DTRI_SNAPSHOT_EVENTS 8000000
+#define DTRI_SNAPSHOT_EVENTS 8000000 /* unless the user says otherwise */
 #define DTRI_SNAPSHOT_KINDS  32
 
 /* Columns of the rows, by name: DTRI_AT(OPERATOR_RUN, dur_ns) is COLUMN_OPERATOR_RUN_dur_ns. */
@@ -77,8 +78,11 @@ struct dtri_storage_info {
 };
 
 struct dtri_snapshot {
-    int64_t version; /* of the file: see dtri_snapshot_version */
-    int64_t begin, end;
+    int64_t version;                          /* of the file: see dtri_snapshot_version */
+    int64_t begin, end;                       /* of the run */
+    int64_t from, to;                         /* what it holds: events that begin within */
+    bool overview;                            /* no events but marks, budgets and out of memory */
+    int64_t in_use_before;                    /* bytes in use before the first sample */
     struct dtri_rows of[DTRI_SNAPSHOT_KINDS]; /* by kind, in the order of ts; no candidates,
                                                  references and pins */
     struct dtri_index op_by_id, tensor_by_id, tensor_by_op, tensor_by_storage, operand_by_op,
@@ -96,8 +100,23 @@ struct dtri_snapshot {
 /* Changes when the run's events or result do. */
 dtr_status dtri_snapshot_version(struct dtri_store *store, int64_t run, int64_t *out_version,
                                  dtr_error *error);
+
+/* How large a run is, without its events. */
+struct dtri_extent {
+    int64_t n;          /* events that a snapshot would hold */
+    int64_t begin, end; /* of their times, relative to the run's start */
+};
+dtr_status dtri_snapshot_extent(struct dtri_store *store, const struct dtri_run *run,
+                                struct dtri_extent *out_extent, dtr_error *error);
+/* About how many events a window has: those of all chunks that touch it. */
+dtr_status dtri_snapshot_count(struct dtri_store *store, const struct dtri_run *run, int64_t from,
+                               int64_t to, int64_t *out_n, dtr_error *error);
+enum dtri_snapshot_part { DTRI_SNAPSHOT_WHOLE, DTRI_SNAPSHOT_WINDOW, DTRI_SNAPSHOT_OVERVIEW };
+/* `from` and `to` count for a window. */
 dtr_status dtri_snapshot_new(struct dtri_store *store, const struct dtri_run *run,
-                             struct dtri_snapshot **out_snapshot, dtr_error *error);
+                             const struct dtri_extent *extent, enum dtri_snapshot_part part,
+                             int64_t from, int64_t to, struct dtri_snapshot **out_snapshot,
+                             dtr_error *error);
 void dtri_snapshot_free(struct dtri_snapshot *snapshot); /* accepts NULL */
 
 /* The i-th row of a kind. */

@@ -92,7 +92,8 @@ export class EvictionTrack implements Track {
     return {
       title: plural(n, 'eviction'),
       lines: [`${bytes(size)} given back`, `at ${instant(t)}`,
-        n > 1 ? 'click for the largest, zoom in for the others' : 'click for the candidates'],
+        decision === null ? 'zoom in to see them one by one'
+          : n > 1 ? 'click for the largest, zoom in for the others' : 'click for the candidates'],
       pick: decision === null ? null : { kind: 'decision', id: decision },
     };
   }
@@ -102,7 +103,7 @@ export class EvictionTrack implements Track {
       .filter(([t]) => t >= window.t0 && t <= window.t1)
       .slice(0, 200)
       .map(([t, n, size, decision, storage]) => ({
-        cells: [instant(t), String(n), bytes(size), String(storage)],
+        cells: [instant(t), String(n), bytes(size), storage < 0 ? 'many' : String(storage)],
         pick: decision === null ? null : { kind: 'decision' as const, id: decision },
       }));
     return {

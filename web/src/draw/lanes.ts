@@ -97,6 +97,12 @@ export class LaneTrack implements Track {
     const slice = lane.slices.find(([t, dur]) => t <= to && t + dur >= from);
     if (!slice) return null;
     const [t, dur, n, execution, name] = slice;
+    if (execution < 0)
+      return {
+        title: plural(n, lane.replay ? 'replay' : 'first run'),
+        lines: [`${time(dur)} in all, from ${instant(t)}`, 'zoom in to see them one by one'],
+        pick: null,
+      };
     const title = this.data!.names[String(name)] || 'operator';
     const what = lane.replay ? `replay at depth ${lane.depth}` : 'first run';
     const lines = n > 1
@@ -118,10 +124,10 @@ export class LaneTrack implements Track {
       .slice(0, 200)
       .map(({ lane, slice: [t, dur, n, execution, name] }) => ({
         cells: [
-          instant(t), this.data!.names[String(name)] || 'operator', String(n), time(dur),
+          instant(t), execution < 0 ? 'many' : this.data!.names[String(name)] || 'operator', String(n), time(dur),
           lane.replay ? `replay, depth ${lane.depth}` : 'first run',
         ],
-        pick: { kind: 'execution' as const, id: execution },
+        pick: execution < 0 ? null : { kind: 'execution' as const, id: execution },
       }));
     return {
       caption: 'Operator runs in the window (the first 200)',

@@ -1,6 +1,6 @@
 // Residency: a row a storage, a bar while its bytes are in memory; bars of another colour, and thicker, were re-made.
 
-import { Latest } from '../api/client';
+import { ApiError, Latest } from '../api/client';
 import type { Residency, StorageRow } from '../api/types';
 import { bytes, count, instant, plural, time } from '../lib/format';
 import { timeToX, xToTime, type Window } from '../lib/scale';
@@ -18,6 +18,7 @@ export class ResidencyTrack implements Track {
   readonly title = 'Residency';
   readonly hint = 'a row a storage';
   data: Residency | null = null;
+  private tooMany = false; // events in the window to tell storages apart
   sort = 'created';
   offset = 0;
   static readonly PAGE = 80;
@@ -26,9 +27,16 @@ export class ResidencyTrack implements Track {
   constructor(private readonly source: Source, private readonly hooks: Hooks, changed: () => void) {
     this.latest = new Latest('residency', (answer) => {
       this.data = answer;
+      this.tooMany = false;
       changed();
       this.hooks.redraw();
-    }, hooks.failed);
+    }, (error) => {
+      if (!(error instanceof ApiError) || error.code !== 413) return hooks.failed(error);
+      this.data = null;
+      this.tooMany = true;
+      changed();
+      this.hooks.redraw();
+    });
   }
 
   private pitch(): number {
@@ -36,7 +44,7 @@ export class ResidencyTrack implements Track {
   }
 
   height(): number {
-    return Math.max(this.data?.rows.length ?? ResidencyTrack.PAGE, 4) * this.pitch() + 6;
+    return Math.max(this.data?.rows.length ?? (this.tooMany ? 0 : ResidencyTrack.PAGE), 4) * this.pitch() + 6;
   }
 
   request(window: Window, buckets: number, delay_ms: number): void {
@@ -68,6 +76,10 @@ export class ResidencyTrack implements Track {
         ctx.fillRect(x0, y + (first > 0 ? 0 : 0.5), Math.max(x1 - x0, 1), first > 0 ? thick : thick - 0.5);
       }
     });
+    if (this.tooMany) {
+      ctx.fillStyle = theme.muted;
+      ctx.fillText('too many events in this window to show storages: zoom in', 8, 12);
+    }
     if (this.data && this.data.rows.length === 0) {
       ctx.fillStyle = theme.muted;
       ctx.fillText('this run has no storage that owns bytes', 8, 12);
