@@ -296,7 +296,7 @@ void dtr_session_dump(dtr_session *s)
 void dtr_session_set_result(dtr_session *s, dtr_status result, const char *why)
 {
     s->result = result;
-    snprintf(s->why, sizeof s->why, "%s", why ? why : "");
+    dtri_run_set_text(s->why, why);
 }
 
 /* --- closing ---------------------------------------------------------------------------------- */
