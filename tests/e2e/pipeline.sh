@@ -47,7 +47,7 @@ python3 - <<'PYTHON' || fail "python"
 import sqlite3
 db = sqlite3.connect("file:tight.dtr.sqlite?mode=ro", uri=True)
 assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-assert db.execute("PRAGMA user_version").fetchone() == (1,)
+assert db.execute("PRAGMA user_version").fetchone() == (2,)
 result, evictions, exit_code = db.execute(
     "SELECT result, evictions, exit_code FROM run").fetchone()
 assert (result, exit_code) == ("ok", 0) and evictions > 0
