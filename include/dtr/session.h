@@ -9,7 +9,7 @@
  *     DTR_RING_EVENTS=65536  DTR_RING_FULL=block|drop   DTR_COMMIT_INTERVAL=1s
  *     DTR_DELAY=10s          DTR_DURATION=5s            DTR_STEPS=10:12
  *     DTR_KEEP_EVENTS=N      DTR_KEEP_TIME=5s           DTR_STACKS=16
- *     DTR_CLOCK=monotonic|tsc
+ *     DTR_CLOCK=monotonic|tsc  DTR_COMPRESS=none|zstd
  *
  * The settings in force are stored in the file, each with its origin.
  *

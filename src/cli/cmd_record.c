@@ -183,6 +183,8 @@ static dtr_status start_recording(struct recording *r, const struct dtri_setting
     dtr_status status = dtri_collect_new(
         r->given->force ? DTRI_COLLECT_REPLACE : DTRI_COLLECT_REFUSE, &r->collect, error);
     if (status == DTR_OK)
+        dtri_collect_compress(r->collect, settings->compress == 1);
+    if (status == DTR_OK)
         status = dtri_collect_options(settings, &channel, &options, error);
     if (status == DTR_OK)
         status = dtri_channel_create(&channel, &r->channel, error);

@@ -45,6 +45,7 @@ struct past_run {
 
 struct dtri_collect {
     enum dtri_collect_existing existing;
+    bool compress;
     struct file *files;
     struct past_run *runs;
     size_t n_runs, cap_runs;
@@ -187,6 +188,8 @@ static dtr_status add_run(struct dtri_collect *c, struct stream *s, struct file 
         status = dtri_store_add_run(file->store, &s->run, error);
     if (status == DTR_OK)
         status = dtri_store_writer_new(file->store, s->run.id, &s->writer, error);
+    if (status == DTR_OK)
+        dtri_store_writer_compress(s->writer, c->compress);
     if (status == DTR_OK)
         status = commit_file(c, file, error);
     if (status != DTR_OK)
@@ -479,6 +482,11 @@ dtr_status dtri_collect_new(enum dtri_collect_existing existing, struct dtri_col
     c->existing = existing;
     *out_collect = c;
     return DTR_OK;
+}
+
+void dtri_collect_compress(struct dtri_collect *c, bool compress)
+{
+    c->compress = compress;
 }
 
 struct dtri_collector_output dtri_collect_output(struct dtri_collect *collect)

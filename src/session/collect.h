@@ -39,6 +39,8 @@ dtr_status dtri_collect_options(const struct dtri_settings *settings,
 struct dtri_collect;
 dtr_status dtri_collect_new(enum dtri_collect_existing existing, struct dtri_collect **out_collect,
                             dtr_error *error);
+/* Chunks of runs that begin from now on in zstd frames.  Before a collector runs. */
+void dtri_collect_compress(struct dtri_collect *collect, bool compress);
 struct dtri_collector_output dtri_collect_output(struct dtri_collect *collect);
 /* Opens a file before the first run needs it, so that a bad one is told at once.  Not while a
  * collector runs. */

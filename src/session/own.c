@@ -105,6 +105,8 @@ static dtr_status make(const char *path, const struct dtri_settings *settings, s
     struct stat about;
     dtr_status status = dtri_collect_new(DTRI_COLLECT_APPEND, &own->collect, error);
     if (status == DTR_OK)
+        dtri_collect_compress(own->collect, settings->compress == 1);
+    if (status == DTR_OK)
         status = dtri_collect_open(own->collect, path, error);
     if (status == DTR_OK)
         status = dtri_collect_options(settings, &channel, &options, error);

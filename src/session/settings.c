@@ -10,6 +10,7 @@ const char *const dtri_settings_searches[] = {"auto", "scan", "index", "sample",
 const char *const dtri_settings_policies[] = {"eager", "ignore", "banish", NULL};
 const char *const dtri_settings_ring_full[] = {"block", "drop", NULL};
 const char *const dtri_settings_clocks[] = {"monotonic", "tsc", NULL};
+const char *const dtri_settings_packings[] = {"none", "zstd", NULL};
 
 #define AT(member) offsetof(struct dtri_settings, member)
 
@@ -136,12 +137,19 @@ const struct dtri_option dtri_settings_table[] = {
      .environment = "DTR_CLOCK",
      .choices = dtri_settings_clocks,
      .help = "of events: monotonic, or tsc, which costs less where it is steady"},
+    {.name = "compress",
+     .argument = "C",
+     .type = DTRI_OPTION_CHOICE,
+     .offset = AT(compress),
+     .environment = "DTR_COMPRESS",
+     .choices = dtri_settings_packings,
+     .help = "events beyond packing them: none, or zstd, for files half as large"},
     {0},
 };
 
 const char *const dtri_settings_defaults[] = {
-    "none",  "dtr-eq", "auto", "eager", "0", "0", "0", "",  "65536",
-    "block", "1s",     "0",    "0",     "",  "0", "0", "0", "monotonic",
+    "none", "dtr-eq", "auto", "eager", "0", "0", "0", "",          "65536", "block",
+    "1s",   "0",      "0",    "",      "0", "0", "0", "monotonic", "none",
 };
 
 dtr_status dtri_parse_steps(const char *text, int64_t *out_begin, int64_t *out_end,

@@ -61,6 +61,8 @@ sound "flight recorder" 3
 live --budget 22MiB --ring-full drop --ring-events 64 -- "$charlm" --steps 2
 "$tool" info "$folder/k" | grep -q LOST && lost=3 || lost=0
 sound "a small ring" $lost
+live --budget 22MiB --compress zstd -- "$charlm" --steps 1
+sound compressed
 (sleep 0.4; pkill -KILL -f "^$folder/k-killed") &
 live -- bash -c "exec -a $folder/k-killed $charlm --steps 1000" || true
 sound killed 3
