@@ -13,7 +13,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 BUILD_PACKAGES=(gcc g++ cmake ninja-build pkg-config libsqlite3-dev libjansson-dev liblzma-dev
                 libzstd-dev zlib1g-dev libmicrohttpd-dev libopenblas-dev)
-TEST_PACKAGES=(clang libclang-rt-14-dev clang-format libcmocka-dev python3 sqlite3 curl chromium)
+TEST_PACKAGES=(clang libclang-rt-14-dev clang-format libcmocka-dev python3 sqlite3 curl procps
+               chromium)
 
 say() { printf '\n== %s\n' "$*"; }
 die() { printf 'setup.sh: %s\n' "$*" >&2; exit 1; }
