@@ -24,13 +24,21 @@
     T(FRAMES, "frames")                                                                            \
     T(LINE, "line")                                                                                \
     T(NAME, "name")                                                                                \
-    T(REQUESTED_SIZE, "requested_size") T(SIZE, "size") T(STAGE, "stage") T(STATE, "state")        \
-        T(TIME_US, "time_us") T(TOTAL_SIZE, "total_size") T(ALLOC, "alloc") T(FREE, "free")        \
-            T(FREE_REQUESTED, "free_requested") T(FREE_COMPLETED, "free_completed")                \
-                T(SEGMENT_ALLOC, "segment_alloc") T(SEGMENT_FREE, "segment_free")                  \
-                    T(SEGMENT_MAP, "segment_map") T(SEGMENT_UNMAP, "segment_unmap")                \
-                        T(SNAPSHOT, "snapshot") T(OOM, "oom") T(INACTIVE, "inactive")              \
-                            T(START, "START") T(END, "END")
+    T(REQUESTED_SIZE, "requested_size")                                                            \
+    T(SIZE, "size")                                                                                \
+    T(STAGE, "stage")                                                                              \
+    T(STATE, "state")                                                                              \
+    T(TIME_US, "time_us")                                                                          \
+    T(TOTAL_SIZE, "total_size")                                                                    \
+    T(ALLOC, "alloc")                                                                              \
+    T(FREE, "free")                                                                                \
+    T(FREE_REQUESTED, "free_requested")                                                            \
+    T(FREE_COMPLETED, "free_completed")                                                            \
+    T(SEGMENT_ALLOC, "segment_alloc")                                                              \
+    T(SEGMENT_FREE, "segment_free")                                                                \
+    T(SEGMENT_MAP, "segment_map")                                                                  \
+    T(SEGMENT_UNMAP, "segment_unmap")                                                              \
+    T(SNAPSHOT, "snapshot") T(OOM, "oom") T(INACTIVE, "inactive") T(START, "START") T(END, "END")
 
 enum text {
 #define TEXT_ENUM(name, text) TEXT_##name,
