@@ -470,8 +470,10 @@ static void *collect(void *self)
             c->committed_ns = now;
         }
         dtri_guard_leave();
+        /* Looking at a ring that is being filled slows its producer down, which needs the same
+         * cache line: a ring with little in it is left alone for a while. */
         nap = n ? NAP_MIN_NS : nap < NAP_MAX_NS ? nap * 2 : nap;
-        stop = rest(c, n ? 0 : nap);
+        stop = rest(c, n > c->options.channel->ring_words / 16 ? 0 : nap);
     }
     dtri_guard_enter();
     find_streams(c);
