@@ -135,6 +135,21 @@ extern "C" {
 #define DTR_FIELDS_ORIGIN(F)                                                                       \
     F(op, ID, "the operator")                                                                      \
     F(frame, ID, "the frame that called it for the first time")
+#define DTR_FIELDS_SIGNATURE(F)                                                                    \
+    F(op, ID, "the operator")                                                                      \
+    F(signature, NAME, "element types and shapes of what it takes and makes")
+#define DTR_FIELDS_ALLOCATOR(F)                                                                    \
+    F(in_use, BYTES, "bytes that the device's allocator holds, scratch and rounding included")     \
+    F(peak, BYTES, "the most it held since the run began")                                         \
+    F(counted, BYTES, "bytes in use as the runtime counts them at this time")
+#define DTR_FIELDS_BARRIER(F)                                                                      \
+    F(cause, NAME, "what made it necessary")                                                       \
+    F(tensors, COUNT, "tensors that became constants: their operators are dropped")                \
+    F(replays, COUNT, "operators replayed to bring back those that were missing")                  \
+    F(dur_ns, NS, "how long it took, from ts_ns")
+#define DTR_FIELDS_ESCAPE(F)                                                                       \
+    F(tensor, ID, "the tensor that cannot be evicted or replayed safely any more, or none")        \
+    F(cause, NAME, "why: how its memory got out of sight, or which operator cannot be replayed")
 
 /* The event kinds: E(NAME, name, number, meaning).  Numbers are stored in files: never reuse one.
  * 64 and up are kept for device records. */
@@ -157,7 +172,11 @@ extern "C" {
     E(MARK, mark, 16, "the program marked an iteration, a phase or a range")                       \
     E(OVERHEAD, overhead, 17, "host time that dtrscope itself took")                               \
     E(FRAME, frame, 18, "a call stack was seen for the first time, one event a frame")             \
-    E(ORIGIN, origin, 19, "where in the program an operator was called")
+    E(ORIGIN, origin, 19, "where in the program an operator was called")                           \
+    E(SIGNATURE, signature, 20, "what an operator takes and makes")                                \
+    E(ALLOCATOR, allocator, 21, "the allocator's own count was looked at")                         \
+    E(BARRIER, barrier, 22, "all tensors were brought back and became constants")                  \
+    E(ESCAPE, escape, 23, "something cannot be replayed safely, and is kept")
 
 /* clang-format on */
 
@@ -171,7 +190,8 @@ typedef enum dtr_eviction_reason {
     DTR_EVICTED_FOR_BUDGET = 0, /* the heuristic chose it */
     DTR_EVICTED_EAGERLY = 1,    /* its last external reference went */
     DTR_EVICTED_BY_BANISHING = 2,
-    DTR_EVICTED_BY_REQUEST = 3, /* the program asked */
+    DTR_EVICTED_BY_REQUEST = 3,  /* the program asked */
+    DTR_EVICTED_BY_MUTATION = 4, /* an in-place operator took its bytes for its own output */
 } dtr_eviction_reason;
 
 typedef enum dtr_mark {
