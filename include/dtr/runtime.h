@@ -154,6 +154,8 @@ DTR_API void dtr_mark_emit(dtr_runtime *runtime, dtr_mark mark, int64_t name, in
     X(reclaimed, COUNT, "operators forgotten because nothing can ask for them")                    \
     X(score_evaluations, COUNT, "scores computed to choose victims")                               \
     X(overshoots, COUNT, "operators that ran above the budget")                                    \
+    X(barriers, COUNT, "times that all tensors became constants")                                  \
+    X(escapes, COUNT, "tensors and operators that cannot be replayed safely")                      \
     X(search_ns, NS, "host time spent choosing victims (0 on a virtual clock)")                    \
     X(describe_ns, NS, "host time spent ranking candidates for the record (0 on a virtual clock)") \
     X(storages, COUNT, "storages known now")                                                       \

@@ -30,7 +30,7 @@ static int64_t announced(const dtr_runtime *rt, uint32_t op)
     return op && !rt->ops[op].constant ? rt->ops[op].id : DTR_NONE;
 }
 
-static void emit_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, bool overshoot)
+void dtri_emit_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, bool overshoot)
 {
     dtr_event event = {.kind = DTR_EVENT_OUT_OF_MEMORY};
     event.u.out_of_memory_ = (dtr_event_out_of_memory){
@@ -44,7 +44,7 @@ static void emit_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, boo
     dtri_emit(rt, &event, dtri_event_time(rt));
 }
 
-static dtr_status out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dtr_error *error)
+dtr_status dtri_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dtr_error *error)
 {
     const char *name = "the new budget";
     if (op)
@@ -52,7 +52,7 @@ static dtr_status out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dt
                : rt->ops[op].name >= 0 ? rt->names.texts[rt->ops[op].name]
                                        : "an operator";
     if (rt->recording)
-        emit_out_of_memory(rt, op, needed, false);
+        dtri_emit_out_of_memory(rt, op, needed, false);
     int64_t alone = operator_bytes(rt, op);
     if (alone > rt->budget)
         return dtri_fail(error, DTR_E_OUT_OF_MEMORY, 0,
@@ -116,7 +116,7 @@ dtr_status dtri_evict_one(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
     uint32_t victim;
     int64_t evaluations, begin = 0, search_ns = DTR_NONE;
     if (!rt->selector || rt->graph.n_pool == 0)
-        return out_of_memory(rt, op, needed, error);
+        return dtri_out_of_memory(rt, op, needed, error);
     bool timed = rt->recording && dtri_has_host_time(rt);
     if (timed)
         begin = dtri_now(rt);
@@ -150,7 +150,7 @@ dtr_status dtri_make_room(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
             rt->stats.overshoots++;
             rt->above_budget = true;
             if (rt->recording)
-                emit_out_of_memory(rt, op, needed, true);
+                dtri_emit_out_of_memory(rt, op, needed, true);
             return DTR_OK;
         }
         dtr_status status = dtri_evict_one(rt, needed, op, error);

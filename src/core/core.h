@@ -266,12 +266,37 @@ void dtri_evict(dtr_runtime *rt, uint32_t storage, dtr_eviction_reason reason, i
 /* Gives the bytes back without a way back; the slot stays for the caller to drop. */
 void dtri_free_for_good(dtr_runtime *rt, uint32_t storage);
 
+/* Resident and locked only by the operator that has just changed it in place: its bytes go to that
+ * operator's output.  Returns its data; drops its locks.  A constant ceases to be one. */
+void *dtri_take_bytes(dtr_runtime *rt, uint32_t storage);
+
+/* --- runtime.c -------------------------------------------------------------------------------- */
+
+dtr_tensor dtri_handle_of(const dtr_runtime *rt, uint32_t tensor);
+/* The slot of a handle, or DTRI_NONE when its tensor is gone. */
+uint32_t dtri_slot_of(const dtr_runtime *rt, dtr_tensor handle);
+dtr_status dtri_no_such_tensor(dtr_error *error);
+dtr_status dtri_check_call(const dtr_runtime *rt, const dtr_call *call, dtr_error *error);
+/* Registers an operator whose arguments were checked and whose room was reserved. */
+uint32_t dtri_register_op(dtr_runtime *rt, const dtr_call *call, bool constant);
+/* Cuts the storage of `tensor`, resident and without views, off the operators that made it and
+ * gives it a constant's operator.  Room for one operator with the inputs of its maker must be
+ * reserved. */
+void dtri_become_constant(dtr_runtime *rt, uint32_t tensor);
+void dtri_emit_pin(dtr_runtime *rt, const struct dtri_tensor *t, int change);
+/* Checks the invariants, in builds with checks. */
+void dtri_self_check(dtr_runtime *rt);
+
 /* --- budget.c --------------------------------------------------------------------------------- */
 
 /* Evicts until `needed` more bytes fit.  `op` is for the events; 0 when nothing runs. */
 dtr_status dtri_make_room(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_error *error);
 /* Evicts one storage, chosen by the heuristic, whatever the budget. */
 dtr_status dtri_evict_one(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_error *error);
+
+/* What to say when nothing is left to evict. */
+dtr_status dtri_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dtr_error *error);
+void dtri_emit_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, bool overshoot);
 
 /* --- run.c ------------------------------------------------------------------------------------ */
 

@@ -15,13 +15,13 @@
 
 /* --- handles ---------------------------------------------------------------------------------- */
 
-static dtr_tensor handle_of(const dtr_runtime *rt, uint32_t tensor)
+dtr_tensor dtri_handle_of(const dtr_runtime *rt, uint32_t tensor)
 {
     return (uint64_t)rt->tensors[tensor].generation << 32 | tensor;
 }
 
 /* The slot of a handle, or DTRI_NONE when its tensor is gone. */
-static uint32_t slot_of(const dtr_runtime *rt, dtr_tensor handle)
+uint32_t dtri_slot_of(const dtr_runtime *rt, dtr_tensor handle)
 {
     uint32_t slot = (uint32_t)handle;
     if (slot == 0 || slot >= rt->n_tensors)
@@ -33,7 +33,7 @@ static uint32_t slot_of(const dtr_runtime *rt, dtr_tensor handle)
     return slot;
 }
 
-static dtr_status no_such_tensor(dtr_error *error)
+dtr_status dtri_no_such_tensor(dtr_error *error)
 {
     return dtri_fail(
         error, DTR_E_INVALID, 0,
@@ -45,7 +45,7 @@ static dtr_status no_such_tensor(dtr_error *error)
 #ifdef DTR_CHECKS
 /* Small runtimes are checked at every call, large ones less often, so that the cost stays linear.
  */
-static void self_check(dtr_runtime *rt)
+void dtri_self_check(dtr_runtime *rt)
 {
     dtr_error error;
     if (rt->check_delay-- > 0)
@@ -60,7 +60,7 @@ static void self_check(dtr_runtime *rt)
     }
 }
 #else
-static void self_check(dtr_runtime *rt)
+void dtri_self_check(dtr_runtime *rt)
 {
     (void)rt;
 }
@@ -215,7 +215,7 @@ static dtr_status check_outputs(const dtr_call *call, dtr_error *error)
     return DTR_OK;
 }
 
-static dtr_status check_call(const dtr_runtime *rt, const dtr_call *call, dtr_error *error)
+dtr_status dtri_check_call(const dtr_runtime *rt, const dtr_call *call, dtr_error *error)
 {
     if (call->n_inputs < 0 || call->n_outputs < 1)
         return dtri_fail(error, DTR_E_INVALID, 0, "an operator has %d inputs and %d outputs",
@@ -223,7 +223,7 @@ static dtr_status check_call(const dtr_runtime *rt, const dtr_call *call, dtr_er
     if (call->name < DTR_NONE || call->name >= (int64_t)rt->names.n)
         return dtri_fail(error, DTR_E_INVALID, 0, "there is no name %lld", (long long)call->name);
     for (int i = 0; i < call->n_inputs; i++)
-        if (!slot_of(rt, call->inputs[i]))
+        if (!dtri_slot_of(rt, call->inputs[i]))
             return dtri_fail(error, DTR_E_INVALID, 0, "input %d is gone", i);
     if (call->cost_ns != DTR_NONE &&
         (call->cost_ns < 0 || call->cost_ns > (DTRI_MAX_WEIGHT - rt->weight) / call->n_outputs))
@@ -316,7 +316,7 @@ static void set_waiting_cost(dtr_runtime *rt, const struct dtri_op *o, int64_t c
 }
 
 /* Registers an operator whose arguments were checked and whose room was reserved. */
-static uint32_t register_op(dtr_runtime *rt, const dtr_call *call, bool constant)
+uint32_t dtri_register_op(dtr_runtime *rt, const dtr_call *call, bool constant)
 {
     rt->graph.call++;
     uint32_t op = dtri_op_new(rt, (uint32_t)call->n_inputs, (uint32_t)call->n_outputs);
@@ -362,7 +362,7 @@ static dtr_status run_new(dtr_runtime *rt, const dtr_call *call, bool constant, 
             call->payload_free(call->payload);
         return dtri_fail_nomem(error, "an operator");
     }
-    uint32_t op = register_op(rt, call, constant);
+    uint32_t op = dtri_register_op(rt, call, constant);
     dtr_status status = dtri_materialize(rt, dtri_op_outputs(rt, &rt->ops[op])[0], error);
     set_waiting_cost(rt, &rt->ops[op], 0);
     if (status != DTR_OK)
@@ -375,7 +375,7 @@ dtr_status dtr_run(dtr_runtime *rt, const dtr_call *call, dtr_tensor *out_tensor
 {
     dtri_time_passed(rt);
     uint32_t op = DTRI_NONE;
-    dtr_status status = check_call(rt, call, error);
+    dtr_status status = dtri_check_call(rt, call, error);
     if (status != DTR_OK) {
         if (call->payload_free)
             call->payload_free(call->payload);
@@ -385,9 +385,9 @@ dtr_status dtr_run(dtr_runtime *rt, const dtr_call *call, dtr_tensor *out_tensor
     if (status == DTR_OK) {
         const uint32_t *outputs = dtri_op_outputs(rt, &rt->ops[op]);
         for (int i = 0; i < call->n_outputs; i++)
-            out_tensors[i] = handle_of(rt, outputs[i]);
+            out_tensors[i] = dtri_handle_of(rt, outputs[i]);
     }
-    self_check(rt);
+    dtri_self_check(rt);
     return status;
 }
 
@@ -412,11 +412,11 @@ dtr_status dtr_constant(dtr_runtime *rt, int64_t bytes, dtr_tensor *out_tensor, 
         dtri_pin_for_ever(rt, rt->tensors[tensor].storage);
         s->constant = true;
         rt->stats.constant_bytes += bytes;
-        *out_tensor = handle_of(rt, tensor);
+        *out_tensor = dtri_handle_of(rt, tensor);
         if (out_data)
             *out_data = s->data;
     }
-    self_check(rt);
+    dtri_self_check(rt);
     return status;
 }
 
@@ -429,7 +429,7 @@ static void emit_reference(dtr_runtime *rt, const struct dtri_tensor *t, int del
     dtri_emit(rt, &event, dtri_event_time(rt));
 }
 
-static void emit_pin(dtr_runtime *rt, const struct dtri_tensor *t, int change)
+void dtri_emit_pin(dtr_runtime *rt, const struct dtri_tensor *t, int change)
 {
     dtr_event event = {.kind = DTR_EVENT_PIN, .u.pin_ = {t->id, change}};
     dtri_emit(rt, &event, dtri_event_time(rt));
@@ -438,7 +438,7 @@ static void emit_pin(dtr_runtime *rt, const struct dtri_tensor *t, int change)
 dtr_status dtr_retain(dtr_runtime *rt, dtr_tensor tensor)
 {
     dtri_time_passed(rt);
-    uint32_t slot = slot_of(rt, tensor);
+    uint32_t slot = dtri_slot_of(rt, tensor);
     if (!slot)
         return DTR_E_INVALID;
     struct dtri_tensor *t = &rt->tensors[slot];
@@ -448,14 +448,14 @@ dtr_status dtr_retain(dtr_runtime *rt, dtr_tensor tensor)
     dtri_storage_at(rt, t->storage)->refs++;
     if (rt->recording)
         emit_reference(rt, t, 1);
-    self_check(rt);
+    dtri_self_check(rt);
     return DTR_OK;
 }
 
 dtr_status dtr_release(dtr_runtime *rt, dtr_tensor tensor)
 {
     dtri_time_passed(rt);
-    uint32_t slot = slot_of(rt, tensor);
+    uint32_t slot = dtri_slot_of(rt, tensor);
     if (!slot)
         return DTR_E_INVALID;
     struct dtri_tensor *t = &rt->tensors[slot];
@@ -471,15 +471,15 @@ dtr_status dtr_release(dtr_runtime *rt, dtr_tensor tensor)
         if (rt->reclaim)
             dtri_reclaim(rt, maker);
     }
-    self_check(rt);
+    dtri_self_check(rt);
     return DTR_OK;
 }
 
 static dtr_status require(dtr_runtime *rt, dtr_tensor tensor, uint32_t *out_slot, dtr_error *error)
 {
-    uint32_t slot = slot_of(rt, tensor);
+    uint32_t slot = dtri_slot_of(rt, tensor);
     if (!slot)
-        return no_such_tensor(error);
+        return dtri_no_such_tensor(error);
     *out_slot = slot;
     return rt->tensors[slot].defined ? DTR_OK : dtri_materialize(rt, slot, error);
 }
@@ -489,7 +489,7 @@ dtr_status dtr_require(dtr_runtime *rt, dtr_tensor tensor, dtr_error *error)
     dtri_time_passed(rt);
     uint32_t slot = DTRI_NONE;
     dtr_status status = require(rt, tensor, &slot, error);
-    self_check(rt);
+    dtri_self_check(rt);
     return status;
 }
 
@@ -504,16 +504,16 @@ dtr_status dtr_pin(dtr_runtime *rt, dtr_tensor tensor, void **out_data, dtr_erro
         if (out_data)
             *out_data = dtri_storage_at(rt, storage)->data;
         if (rt->recording)
-            emit_pin(rt, &rt->tensors[slot], 1);
+            dtri_emit_pin(rt, &rt->tensors[slot], 1);
     }
-    self_check(rt);
+    dtri_self_check(rt);
     return status;
 }
 
 dtr_status dtr_unpin(dtr_runtime *rt, dtr_tensor tensor)
 {
     dtri_time_passed(rt);
-    uint32_t slot = slot_of(rt, tensor);
+    uint32_t slot = dtri_slot_of(rt, tensor);
     if (!slot)
         return DTR_E_INVALID;
     uint32_t storage = rt->tensors[slot].storage;
@@ -521,17 +521,17 @@ dtr_status dtr_unpin(dtr_runtime *rt, dtr_tensor tensor)
         return DTR_E_STATE;
     dtri_unlock(rt, storage);
     if (rt->recording)
-        emit_pin(rt, &rt->tensors[slot], -1);
+        dtri_emit_pin(rt, &rt->tensors[slot], -1);
     if (dtri_storage_at(rt, storage)->locks == 0)
         dtri_deallocate(rt, storage);
-    self_check(rt);
+    dtri_self_check(rt);
     return DTR_OK;
 }
 
 dtr_status dtr_evict(dtr_runtime *rt, dtr_tensor tensor)
 {
     dtri_time_passed(rt);
-    uint32_t slot = slot_of(rt, tensor);
+    uint32_t slot = dtri_slot_of(rt, tensor);
     if (!slot)
         return DTR_E_INVALID;
     uint32_t storage = rt->tensors[slot].storage;
@@ -540,7 +540,7 @@ dtr_status dtr_evict(dtr_runtime *rt, dtr_tensor tensor)
         return DTR_E_STATE;
     if (s->state == DTRI_RESIDENT)
         dtri_evict(rt, storage, DTR_EVICTED_BY_REQUEST, DTR_NONE);
-    self_check(rt);
+    dtri_self_check(rt);
     return DTR_OK;
 }
 
@@ -572,7 +572,7 @@ static void leave_ghost(dtr_runtime *rt, uint32_t op, uint32_t tensor)
 
 /* Cuts the storage of `tensor` off the operators that made it and gives it a constant's operator.
  */
-static void become_constant(dtr_runtime *rt, uint32_t tensor)
+void dtri_become_constant(dtr_runtime *rt, uint32_t tensor)
 {
     uint32_t old_op = rt->tensors[tensor].op, storage = rt->tensors[tensor].storage;
     struct dtri_storage *s = dtri_storage_at(rt, storage);
@@ -608,10 +608,10 @@ dtr_status dtr_make_constant(dtr_runtime *rt, dtr_tensor tensor, dtr_error *erro
                          (long long)rt->tensors[slot].id);
     if (!dtri_reserve(rt, rt->ops[rt->tensors[slot].op].n_inputs, 1))
         return dtri_fail_nomem(error, "a constant");
-    become_constant(rt, slot);
+    dtri_become_constant(rt, slot);
     if (rt->recording)
-        emit_pin(rt, &rt->tensors[slot], 2);
-    self_check(rt);
+        dtri_emit_pin(rt, &rt->tensors[slot], 2);
+    dtri_self_check(rt);
     return DTR_OK;
 }
 
@@ -619,7 +619,7 @@ dtr_status dtr_make_constant(dtr_runtime *rt, dtr_tensor tensor, dtr_error *erro
 
 dtr_status dtr_tensor_info_of(dtr_runtime *rt, dtr_tensor tensor, dtr_tensor_info *out_info)
 {
-    uint32_t slot = slot_of(rt, tensor);
+    uint32_t slot = dtri_slot_of(rt, tensor);
     if (!slot)
         return DTR_E_INVALID;
     const struct dtri_tensor *t = &rt->tensors[slot];
@@ -652,7 +652,7 @@ dtr_status dtr_set_budget(dtr_runtime *rt, int64_t budget_bytes, dtr_error *erro
     }
     rt->above_budget = true;
     dtr_status status = dtri_make_room(rt, 0, DTRI_NONE, error);
-    self_check(rt);
+    dtri_self_check(rt);
     return status;
 }
 

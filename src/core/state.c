@@ -1,6 +1,7 @@
 /* Every change of a storage's state, and of what decides whether it is in the pool.
  *
  *     UNCOMPUTED --become_resident--> RESIDENT --evict--> EVICTED --become_resident--> RESIDENT
+ *     RESIDENT --take_bytes--> EVICTED, the bytes stay where they are, for another storage
  *     any --free_for_good--> EVICTED, for the caller to drop
  *
  * A storage is evictable, and in the pool, iff it is resident, unlocked and not pinned.  The pool
@@ -103,7 +104,16 @@ void dtri_become_resident(dtr_runtime *rt, uint32_t storage, void *data)
     }
 }
 
-/* Resident to evicted: the bytes go back, and every tensor has to be made again. */
+/* Resident to evicted, and every tensor has to be made again.  The bytes are the caller's. */
+static void leave_residence(dtr_runtime *rt, struct dtri_storage *s)
+{
+    s->data = NULL;
+    s->state = DTRI_EVICTED;
+    rt->stats.in_use_bytes -= s->bytes;
+    for (uint32_t t = s->tensors; t; t = rt->tensors[t].next)
+        rt->tensors[t].defined = false;
+}
+
 static void give_back(dtr_runtime *rt, uint32_t storage)
 {
     struct dtri_storage *s = dtri_storage_at(rt, storage);
@@ -112,11 +122,21 @@ static void give_back(dtr_runtime *rt, uint32_t storage)
         pool_leave(rt, storage);
     if (rt->backend.free)
         rt->backend.free(rt->backend.self, s->data, s->bytes);
-    s->data = NULL;
-    s->state = DTRI_EVICTED;
-    rt->stats.in_use_bytes -= s->bytes;
-    for (uint32_t t = s->tensors; t; t = rt->tensors[t].next)
-        rt->tensors[t].defined = false;
+    leave_residence(rt, s);
+}
+
+static void emit_eviction(dtr_runtime *rt, const struct dtri_storage *s, dtr_eviction_reason reason,
+                          int64_t decision)
+{
+    dtr_event event = {.kind = DTR_EVENT_EVICTION};
+    event.u.eviction_ = (dtr_event_eviction){
+        .storage = s->id,
+        .bytes = s->bytes,
+        .in_use = rt->stats.in_use_bytes,
+        .reason = reason,
+        .decision = decision,
+    };
+    dtri_emit(rt, &event, dtri_event_time(rt));
 }
 
 void dtri_evict(dtr_runtime *rt, uint32_t storage, dtr_eviction_reason reason, int64_t decision)
@@ -130,17 +150,23 @@ void dtri_evict(dtr_runtime *rt, uint32_t storage, dtr_eviction_reason reason, i
         rt->stats.eager_evictions++;
     if (rt->selector)
         rt->selector->ops->evicted(rt->selector, storage);
-    if (rt->recording) {
-        dtr_event event = {.kind = DTR_EVENT_EVICTION};
-        event.u.eviction_ = (dtr_event_eviction){
-            .storage = s->id,
-            .bytes = s->bytes,
-            .in_use = rt->stats.in_use_bytes,
-            .reason = reason,
-            .decision = decision,
-        };
-        dtri_emit(rt, &event, dtri_event_time(rt));
-    }
+    if (rt->recording)
+        emit_eviction(rt, s, reason, decision);
+}
+
+void *dtri_take_bytes(dtr_runtime *rt, uint32_t storage)
+{
+    struct dtri_storage *s = dtri_storage_at(rt, storage);
+    void *data = s->data;
+    assert(s->state == DTRI_RESIDENT && s->locks && !s->pool_index);
+    s->locks = 0;
+    s->pinned = s->constant = false;
+    leave_residence(rt, s);
+    if (rt->selector)
+        rt->selector->ops->evicted(rt->selector, storage);
+    if (rt->recording)
+        emit_eviction(rt, s, DTR_EVICTED_BY_MUTATION, DTR_NONE);
+    return data;
 }
 
 void dtri_free_for_good(dtr_runtime *rt, uint32_t storage)
