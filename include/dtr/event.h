@@ -137,19 +137,19 @@ extern "C" {
     F(frame, ID, "the frame that called it for the first time")
 #define DTR_FIELDS_SIGNATURE(F)                                                                    \
     F(op, ID, "the operator")                                                                      \
-    F(signature, NAME, "element types and shapes of what it takes and makes")
+    F(name, NAME, "element types and shapes of what it takes and makes")
 #define DTR_FIELDS_ALLOCATOR(F)                                                                    \
     F(in_use, BYTES, "bytes that the device's allocator holds, scratch and rounding included")     \
     F(peak, BYTES, "the most it held since the run began")                                         \
     F(counted, BYTES, "bytes in use as the runtime counts them at this time")
 #define DTR_FIELDS_BARRIER(F)                                                                      \
-    F(cause, NAME, "what made it necessary")                                                       \
+    F(name, NAME, "what made it necessary")                                                       \
     F(tensors, COUNT, "tensors that became constants: their operators are dropped")                \
     F(replays, COUNT, "operators replayed to bring back those that were missing")                  \
     F(dur_ns, NS, "how long it took, from ts_ns")
-#define DTR_FIELDS_ESCAPE(F)                                                                       \
+#define DTR_FIELDS_HAZARD(F)                                                                       \
     F(tensor, ID, "the tensor that cannot be evicted or replayed safely any more, or none")        \
-    F(cause, NAME, "why: how its memory got out of sight, or which operator cannot be replayed")
+    F(name, NAME, "why: how its memory got out of sight, or which operator cannot be replayed")
 
 /* The event kinds: E(NAME, name, number, meaning).  Numbers are stored in files: never reuse one.
  * 64 and up are kept for device records. */
@@ -176,7 +176,7 @@ extern "C" {
     E(SIGNATURE, signature, 20, "what an operator takes and makes")                                \
     E(ALLOCATOR, allocator, 21, "the allocator's own count was looked at")                         \
     E(BARRIER, barrier, 22, "all tensors were brought back and became constants")                  \
-    E(ESCAPE, escape, 23, "something cannot be replayed safely, and is kept")
+    E(HAZARD, hazard, 23, "something cannot be replayed safely, and is kept")
 
 /* clang-format on */
 

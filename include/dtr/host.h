@@ -80,7 +80,7 @@ DTR_API int64_t dtr_evict_all(dtr_runtime *runtime);
 
 /* Emits what a host alone knows: that something cannot be replayed safely and why (`tensor` may be
  * DTR_NO_TENSOR); what the allocator counts. */
-DTR_API void dtr_escape_emit(dtr_runtime *runtime, dtr_tensor tensor, int64_t cause);
+DTR_API void dtr_hazard_emit(dtr_runtime *runtime, dtr_tensor tensor, int64_t cause);
 DTR_API void dtr_allocator_emit(dtr_runtime *runtime);
 
 #ifdef __cplusplus

@@ -135,6 +135,7 @@ DTR_API dtr_status dtr_tensor_info_of(dtr_runtime *runtime, dtr_tensor tensor,
 /* A new budget (DTR_NONE: no limit).  Evicts at once what exceeds it; DTR_E_OUT_OF_MEMORY when that
  * is not possible, and then the new budget is in force all the same. */
 DTR_API dtr_status dtr_set_budget(dtr_runtime *runtime, int64_t budget_bytes, dtr_error *error);
+DTR_API int64_t dtr_runtime_budget(const dtr_runtime *runtime);
 /* Emits a mark.  `name` and `value` may be DTR_NONE. */
 DTR_API void dtr_mark_emit(dtr_runtime *runtime, dtr_mark mark, int64_t name, int64_t value);
 
@@ -155,7 +156,7 @@ DTR_API void dtr_mark_emit(dtr_runtime *runtime, dtr_mark mark, int64_t name, in
     X(score_evaluations, COUNT, "scores computed to choose victims")                               \
     X(overshoots, COUNT, "operators that ran above the budget")                                    \
     X(barriers, COUNT, "times that all tensors became constants")                                  \
-    X(escapes, COUNT, "tensors and operators that cannot be replayed safely")                      \
+    X(hazards, COUNT, "tensors and operators that cannot be replayed safely")                      \
     X(search_ns, NS, "host time spent choosing victims (0 on a virtual clock)")                    \
     X(describe_ns, NS, "host time spent ranking candidates for the record (0 on a virtual clock)") \
     X(storages, COUNT, "storages known now")                                                       \

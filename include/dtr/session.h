@@ -23,6 +23,8 @@
 #ifndef DTR_SESSION_H
 #define DTR_SESSION_H
 
+#include <stddef.h>
+
 #include "dtr/recorder.h"
 #include "dtr/runtime.h"
 
@@ -37,7 +39,14 @@ typedef struct dtr_session_options {
     const dtr_backend *backend; /* borrowed until the session is closed */
     const char *program;        /* for the file; may be NULL */
     /* The program's own choices, as texts in the form of the environment; NULL: the default. */
-    const char *budget, *heuristic, *search, *deallocation, *record;
+    const char *budget, *heuristic, *search, *deallocation, *record, *remat_limit;
+    /* The call stacks of DTR_STACKS are the host's own, as those of an interpreter: `stack` stores
+     * at most n keys, the innermost call first, and returns how many; `describe` gives a key's
+     * text, once.  Equal keys are equal places.  Called by the thread that uses the runtime.  NULL:
+     * the C stack. */
+    int (*stack)(void *self, void **out_keys, int n);
+    void (*describe)(void *self, void *key, char *out_text, size_t size);
+    void *stack_self;
 } dtr_session_options;
 
 DTR_API void dtr_session_options_init(dtr_session_options *options);
@@ -45,6 +54,8 @@ DTR_API void dtr_session_options_init(dtr_session_options *options);
 DTR_API dtr_status dtr_session_open(const dtr_session_options *options, dtr_session **out_session,
                                     dtr_error *error);
 DTR_API dtr_runtime *dtr_session_runtime(dtr_session *session); /* borrowed */
+/* How many frames of each operator's call stack are recorded; 0: none. */
+DTR_API int dtr_session_stack_depth(const dtr_session *session);
 /* Recording off, and on again; any thread.  Does nothing without a recorder. */
 DTR_API void dtr_session_pause(dtr_session *session, bool pause);
 /* Has the events that a flight recorder (DTR_KEEP_*) keeps written into the file.  From the thread

@@ -307,8 +307,6 @@ dtr_status dtr_adopt(dtr_runtime *rt, const dtr_call *call, const dtr_host_run *
             call->payload_free(call->payload);
         return status;
     }
-    if (dtri_has_host_time(rt))
-        rt->event_ns = run->begin_ns; /* it was called then */
     uint32_t op = dtri_register_op(rt, &unpriced, false);
     struct dtri_op *o = &rt->ops[op];
     if (rt->recording && run->signature != DTR_NONE)
@@ -464,7 +462,7 @@ dtr_status dtr_barrier(dtr_runtime *rt, int64_t cause, dtr_error *error)
         dtri_time_passed(rt);
         dtr_event event = {.kind = DTR_EVENT_BARRIER};
         event.u.barrier_ = (dtr_event_barrier){
-            .cause = cause,
+            .name = cause,
             .tensors = n,
             .replays = rt->stats.rematerializations - replays,
             .dur_ns = dtri_now(rt) - begin_ns,
@@ -494,15 +492,15 @@ int64_t dtr_evict_all(dtr_runtime *rt)
 
 /* --- what only a host knows ------------------------------------------------------------------- */
 
-void dtr_escape_emit(dtr_runtime *rt, dtr_tensor tensor, int64_t cause)
+void dtr_hazard_emit(dtr_runtime *rt, dtr_tensor tensor, int64_t cause)
 {
     uint32_t slot = dtri_slot_of(rt, tensor);
-    rt->stats.escapes++;
+    rt->stats.hazards++;
     if (!rt->recording)
         return;
     dtri_time_passed(rt);
-    dtr_event event = {.kind = DTR_EVENT_ESCAPE};
-    event.u.escape_ = (dtr_event_escape){slot ? rt->tensors[slot].id : DTR_NONE, cause};
+    dtr_event event = {.kind = DTR_EVENT_HAZARD};
+    event.u.hazard_ = (dtr_event_hazard){slot ? rt->tensors[slot].id : DTR_NONE, cause};
     dtri_emit(rt, &event, dtri_event_time(rt));
 }
 

@@ -656,6 +656,11 @@ dtr_status dtr_set_budget(dtr_runtime *rt, int64_t budget_bytes, dtr_error *erro
     return status;
 }
 
+int64_t dtr_runtime_budget(const dtr_runtime *rt)
+{
+    return rt->budget;
+}
+
 void dtr_mark_emit(dtr_runtime *rt, dtr_mark mark, int64_t name, int64_t value)
 {
     dtri_time_passed(rt);

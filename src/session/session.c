@@ -31,6 +31,7 @@ struct dtr_session {
     struct dtri_message_run message;
     dtr_sink sink;
     int64_t begin_ns;
+    int stack_depth;
     pid_t pid;
     dtr_status result;
     char why[DTRI_RUN_TEXT];
@@ -56,7 +57,7 @@ static const char *program_choice(const dtr_session_options *options, const char
     } choices[] = {
         {"budget", options->budget}, {"heuristic", options->heuristic},
         {"search", options->search}, {"policy", options->deallocation},
-        {"output", options->record},
+        {"output", options->record}, {"remat-limit", options->remat_limit},
     };
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++)
         if (strcmp(choices[i].name, name) == 0)
@@ -173,8 +174,23 @@ static void make_absolute(char path[DTRI_COLLECT_PATH])
     memcpy(path, whole, used + length + 2);
 }
 
-static dtr_status open_recorder(dtr_session *s, const struct dtri_settings *settings,
-                                const struct origin *origins, dtr_error *error)
+static dtr_status open_stacks(dtr_session *s, const dtr_session_options *options, int depth,
+                              dtr_error *error)
+{
+    const struct dtri_stack_source source = {options->stack, options->describe,
+                                             options->stack_self};
+    dtr_status status =
+        dtri_stacks_new(&s->sink, depth, options->stack ? &source : NULL, &s->stacks, error);
+    if (status != DTR_OK)
+        return status;
+    s->stack_depth = depth;
+    s->sink = dtri_stacks_sink(s->stacks);
+    return DTR_OK;
+}
+
+static dtr_status open_recorder(dtr_session *s, const dtr_session_options *options,
+                                const struct dtri_settings *settings, const struct origin *origins,
+                                dtr_error *error)
 {
     const char *channel = getenv("DTR_CHANNEL");
     dtr_error not_there;
@@ -193,12 +209,7 @@ static dtr_status open_recorder(dtr_session *s, const struct dtri_settings *sett
         return status;
     send_header(s, origins);
     s->sink = dtri_producer_sink(s->producer);
-    if (!settings->stacks)
-        return DTR_OK;
-    status = dtri_stacks_new(&s->sink, (int)settings->stacks, &s->stacks, error);
-    if (status == DTR_OK)
-        s->sink = dtri_stacks_sink(s->stacks);
-    return status;
+    return settings->stacks ? open_stacks(s, options, (int)settings->stacks, error) : DTR_OK;
 }
 
 static dtr_status open_runtime(dtr_session *s, const struct dtri_settings *settings,
@@ -246,7 +257,7 @@ static dtr_status open_parts(dtr_session *s, const dtr_session_options *options,
         status =
             dtri_filename_expand(settings.record, s->message.path, sizeof s->message.path, error);
     if (status == DTR_OK && settings.record[0])
-        status = open_recorder(s, &settings, origins, error);
+        status = open_recorder(s, options, &settings, origins, error);
     if (status != DTR_OK) {
         dtr_selector_free(selector);
         return status;
@@ -279,6 +290,11 @@ dtr_status dtr_session_open(const dtr_session_options *options, dtr_session **ou
 dtr_runtime *dtr_session_runtime(dtr_session *session)
 {
     return session->runtime;
+}
+
+int dtr_session_stack_depth(const dtr_session *session)
+{
+    return session->stack_depth;
 }
 
 void dtr_session_pause(dtr_session *s, bool pause)

@@ -26,6 +26,7 @@ struct dtri_stacks {
     size_t n, cap;
     int64_t *slots; /* hash table of ids by (address, parent); DTR_NONE: free */
     size_t n_slots;
+    struct dtri_stack_source source;
     const void *own; /* base address of libdtr, or NULL when it is part of the program */
 };
 
@@ -72,7 +73,7 @@ static void pass(struct dtri_stacks *s, const dtr_event *event)
     s->sink.emit(s->sink.self, &numbered);
 }
 
-static void describe(void *address, char *text, size_t size)
+static void describe_address(void *address, char *text, size_t size)
 {
     Dl_info info;
     /* A return address may already belong to the next function. */
@@ -101,7 +102,10 @@ static int64_t add_frame(struct dtri_stacks *s, void *address, int64_t parent, i
     int64_t id = (int64_t)s->n++;
     s->frames[id] = (struct frame){address, parent};
     *slot = id;
-    describe(address, text, sizeof text);
+    if (s->source.describe)
+        s->source.describe(s->source.self, address, text, sizeof text);
+    else
+        describe_address(address, text, sizeof text);
     if (s->sink.name)
         s->sink.name(s->sink.self, FIRST_NAME + id, text);
     dtr_event event = {.kind = DTR_EVENT_FRAME, .ts_ns = ts_ns};
@@ -121,10 +125,20 @@ static int own_frames(const struct dtri_stacks *s, void *const *addresses, int n
     return own;
 }
 
+static int take_stack(const struct dtri_stacks *s, void **addresses, int *out_own)
+{
+    *out_own = 0;
+    if (s->source.stack)
+        return s->source.stack(s->source.self, addresses, s->depth);
+    int n = backtrace(addresses, MAX_DEPTH + OWN_DEPTH);
+    *out_own = own_frames(s, addresses, n);
+    return n;
+}
+
 static void add_origin(struct dtri_stacks *s, int64_t op, int64_t ts_ns)
 {
     void *addresses[MAX_DEPTH + OWN_DEPTH];
-    int n = backtrace(addresses, MAX_DEPTH + OWN_DEPTH), own = own_frames(s, addresses, n);
+    int own, n = take_stack(s, addresses, &own);
     int last = own + s->depth < n ? own + s->depth : n;
     int64_t frame = DTR_NONE;
     for (int i = last - 1; i >= own; i--)
@@ -153,8 +167,8 @@ static void name(void *self, int64_t id, const char *text)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-dtr_status dtri_stacks_new(const dtr_sink *sink, int depth, struct dtri_stacks **out_stacks,
-                           dtr_error *error)
+dtr_status dtri_stacks_new(const dtr_sink *sink, int depth, const struct dtri_stack_source *source,
+                           struct dtri_stacks **out_stacks, dtr_error *error)
 {
     struct dtri_stacks *s = dtri_calloc(1, sizeof *s);
     Dl_info info;
@@ -162,6 +176,8 @@ dtr_status dtri_stacks_new(const dtr_sink *sink, int depth, struct dtri_stacks *
     if (!s)
         return dtri_fail_nomem(error, "the call stacks");
     s->sink = *sink;
+    if (source)
+        s->source = *source;
     s->depth = depth < MAX_DEPTH ? depth : MAX_DEPTH;
     s->own = dladdr((void *)(uintptr_t)dtri_stacks_new, &info) ? info.dli_fbase : NULL;
     if (dladdr((void *)getauxval(AT_ENTRY), &info) && info.dli_fbase == s->own)

@@ -1,0 +1,37 @@
+// What the schema of an operator says about replaying it, looked up once.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+#include <vector>
+
+namespace dtrt
+{
+
+struct OperatorInfo {
+    std::string name;         // with its overload: aten::add.Tensor
+    std::vector<bool> writes; // per argument: changed in place
+    bool any_write = false;
+    bool is_view = false;     // outputs are views of an input; nothing is computed
+    bool is_metadata = false; // changes sizes or strides only, in place
+    bool is_random = false;
+    bool is_known = false;      // its schema can be trusted: PyTorch's own, or allowed by the user
+    bool is_ours = false;       // nothing to look at
+    bool takes_storage = false; // an argument is a bare storage
+    int generator = -1;         // argument
+    // Statistics that batch normalization changes without saying so: arguments that are left out of
+    // the recipe when the argument `training` is true (-1: always).
+    int stats[2] = {-1, -1};
+    int training = -1;
+    bool updates_stats = false;
+    int64_t name_id = -1; // NAME id, of the session `session`
+    uint64_t session = 0;
+};
+
+// Any thread.  The result lives for ever.
+OperatorInfo &info_of(const c10::OperatorHandle &op);
+// Trusts a custom operator's schema: it is pure but for what it declares.
+void allow_operator(const std::string &name);
+
+} // namespace dtrt

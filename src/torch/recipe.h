@@ -1,0 +1,81 @@
+// How to run an operator again: its arguments, with a description in place of each tensor.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include "torch/node.h"
+#include "torch/operator_info.h"
+
+namespace dtrt
+{
+
+// A tensor without its storage: what a view is.
+struct Shell {
+    c10::SmallVector<int64_t, 5> sizes, strides;
+    int64_t offset;
+    caffe2::TypeMeta dtype;
+    c10::DispatchKeySet keys;
+    bool wrapped_number;
+
+    explicit Shell(const c10::TensorImpl &tensor);
+    at::Tensor over(c10::intrusive_ptr<c10::StorageImpl> storage) const;
+};
+
+struct TensorArgument {
+    int16_t argument;
+    int32_t element; // of a list, or -1
+    int32_t input;   // of the operator, as the runtime knows it; beyond its inputs: fresh memory
+    bool written;
+    Shell shell;
+};
+
+// Where an output's bytes are found after a replay.
+struct Output {
+    c10::intrusive_ptr<Node> node;
+    int32_t written = -1;  // the input changed in place, or the fresh memory that was written, or
+    int32_t returned = -1; // the place among what is returned,
+    int32_t element = -1;  // and in a list
+};
+
+struct Recipe {
+    c10::OperatorHandle op;
+    const OperatorInfo *info;
+    std::vector<c10::IValue> arguments; // None where a tensor goes
+    c10::SmallVector<TensorArgument, 3> tensors;
+    c10::SmallVector<Output, 1> outputs;
+    // Storages of constants from elsewhere: the bytes that a replay reads have to stay.
+    c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 2> kept;
+    at::Tensor random_state;
+    c10::optional<at::Generator> generator;
+    int8_t deterministic = 0; // torch.use_deterministic_algorithms when it ran
+
+    Recipe(const c10::OperatorHandle &handle, const OperatorInfo &about) : op(handle), info(&about)
+    {
+    }
+    // Runs it on the storages of its inputs, on copies of those that it changes.  Returns the bytes
+    // of each output.  Throws what the operator throws.
+    std::vector<c10::DataPtr>
+    replay(const std::vector<c10::intrusive_ptr<c10::StorageImpl>> &inputs);
+};
+
+// Calls `visit(tensor, argument, element)` for each tensor among the last `n` values.
+template <typename Visit> void each_tensor(const torch::jit::Stack &stack, size_t n, Visit visit)
+{
+    const size_t begin = stack.size() - n;
+    for (size_t i = 0; i < n; i++) {
+        const c10::IValue &value = stack[begin + i];
+        if (value.isTensor()) {
+            visit(value.toTensor(), (int)i, -1);
+        } else if (value.isList()) {
+            int element = 0;
+            for (const c10::IValue &item : value.toListRef()) {
+                if (item.isTensor())
+                    visit(item.toTensor(), (int)i, element);
+                element++;
+            }
+        }
+    }
+}
+
+} // namespace dtrt
