@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cli/child.h"
 #include "cli/common.h"
+#include "cli/python.h"
 #include "session/collect.h"
 #include "session/filename.h"
 
@@ -172,6 +173,7 @@ static void set_environment(void *user)
         if (text)
             setenv(dtri_settings_table[i].environment, text, 1);
     }
+    dtri_python_environment();
 }
 
 static dtr_status start_recording(struct recording *r, const struct dtri_settings *settings,
@@ -247,7 +249,8 @@ static bool finish(struct recording *r, const char *program, int code)
     else if (!runs)
         fprintf(stderr,
                 "dtrscope record: %s opened no session, so nothing was recorded; it has to use "
-                "dtr/session.h or dtr/engine.h\n",
+                "dtr/session.h or dtr/engine.h, or PyTorch, for which `python3 -m dtrscope.doctor` "
+                "says what is missing\n",
                 program);
     if (r->path[0])
         fprintf(stderr, "dtrscope: look at it with `dtrscope serve %s`\n", r->path);
@@ -294,6 +297,6 @@ static int run(int argc, char **argv)
 const struct dtri_command dtri_command_record = {
     .name = "record",
     .synopsis = "[--budget B] [--heuristic H] [-o FILE] [OPTIONS] -- PROGRAM ARGS",
-    .summary = "run a program that uses libdtr under a budget, and record it",
+    .summary = "run a program that uses libdtr or PyTorch under a budget, and record it",
     .run = run,
 };

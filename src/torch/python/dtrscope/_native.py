@@ -44,7 +44,7 @@ _allow = _function("allow", None, _text)
 
 is_open = _function("is_open", _int)
 get_budget = _function("budget", _long)
-watch = _function("watch", None, _int)
+watch = _function("watch", None, _int)  # this thread's operators
 stop_watching = _function("stop_watching", None)
 evict_all = _function("evict_all", _long)
 allocator = _function("allocator", None, _long, _long)

@@ -37,6 +37,9 @@ def _bytes_of(size):
     return max(1, int(float(match[1]) * _UNITS[match[2].upper()]))
 
 
+_ANY = (None, None, None, None, None, False)  # choices of one who has none
+
+
 class _State:
     def __init__(self):
         self.lock = threading.RLock()
@@ -60,25 +63,32 @@ def _environment(name):
     return os.environ.get(name) or None
 
 
+def _open(size, heuristic, search, deallocation, path, remat_limit, verify):
+    _patches.install()
+    ratio = float(_environment("DTR_THRASH_RATIO") or 0)
+    _native.open_session(_program(), size, heuristic, search, deallocation, path, remat_limit,
+                         verify or bool(_environment("DTR_VERIFY")), ratio)
+    _state.choices = (heuristic, search, deallocation, path, remat_limit, verify)
+    _state.pid = os.getpid()
+    _state.warned = False
+
+
 def _ensure_session(size, heuristic, search, deallocation, path, remat_limit, verify):
     """Opens a session, or keeps the open one if it was opened with the same choices."""
     choices = (heuristic, search, deallocation, path, remat_limit, verify)
     if _native.is_open():
-        if choices == _state.choices or choices == (None,) * 5 + (False,):
+        if _state.automatic:  # what `dtrscope record` was told goes before what the program says
+            if not _environment("DTR_BUDGET"):
+                _native.set_budget(_native.NONE if size is None else size)
+            return
+        if choices == _state.choices or choices == _ANY:
             _native.set_budget(_native.NONE if size is None else size)
             return
         if any(_state.depth.values()):
             raise RuntimeError("dtrscope: a budget inside another one keeps its heuristic and its "
                                "file; only the number of bytes can differ")
         close()
-    _patches.install()
-    ratio = float(_environment("DTR_THRASH_RATIO") or 0)
-    _native.open_session(_program(), "none" if size is None else size, heuristic, search,
-                         deallocation, path, remat_limit,
-                         verify or bool(_environment("DTR_VERIFY")), ratio)
-    _state.choices = choices
-    _state.pid = os.getpid()
-    _state.warned = False
+    _open("none" if size is None else size, *choices)
 
 
 class budget:
@@ -118,7 +128,7 @@ class budget:
             before = self._before.pop()
             _state.depth[thread] -= 1
             if _state.depth[thread] > 0:
-                if before is not None:
+                if before is not None and not (_state.automatic and _environment("DTR_BUDGET")):
                     _native.set_budget(before)
             else:
                 del _state.depth[thread]
@@ -137,6 +147,15 @@ class budget:
             with self:
                 return function(*arguments, **keywords)
         return within
+
+
+def open_from_environment():
+    """One budget around the whole program, as the environment describes it."""
+    with _state.lock:
+        _open(None, *_ANY)
+        _state.automatic = True
+        _state.depth[threading.get_ident()] = 1
+        _native.watch(1)
 
 
 class record:
@@ -169,6 +188,7 @@ def close():
         _native.watch(0)
         _state.depth.clear()
         _state.choices = None
+        _state.automatic = False
         _native.close(*_result())
 
 
