@@ -60,8 +60,8 @@ DTR_API dtr_status dtr_adopt(dtr_runtime *runtime, const dtr_call *call, const d
  * makes it a constant that nothing depends on, which the host may change without telling. */
 DTR_API bool dtr_can_take(dtr_runtime *runtime, dtr_tensor tensor, int n_held);
 
-/* A constant that exists already: a tensor of the host that no operator made.  Its bytes count from
- * now on; eviction for them happens at the next call. */
+/* A constant that exists already: a tensor of the host that no operator made.  Evicts for it what
+ * it can; its bytes count in any case. */
 DTR_API dtr_status dtr_adopt_constant(dtr_runtime *runtime, int64_t bytes, void *data,
                                       dtr_tensor *out_tensor, dtr_error *error);
 
@@ -70,9 +70,11 @@ DTR_API int64_t dtr_dependents(dtr_runtime *runtime, dtr_tensor tensor);
 
 /* Brings back every tensor that has a reference and makes it a constant; forgets every operator and
  * the bytes that nobody refers to.  Afterwards nothing depends on anything: tensors may be changed
- * or outlive the runtime's care.  May exceed the budget, which is reported as an overshoot; the
- * limit on replays does not end it.  `cause` (a NAME id or DTR_NONE) is for the record. DTR_E_STATE
- * when a storage has views.  After another failure some tensors are constants and others not. */
+ * or outlive the runtime's care.  May exceed the budget, which is reported as an overshoot: when
+ * nothing is left to evict, or when twice as many operators were replayed as there are, since
+ * evicting what comes next would not end.  The limit on replays does not end it.  `cause` (a NAME
+ * id or DTR_NONE) is for the record. DTR_E_STATE when a storage has views.  After another failure
+ * some tensors are constants and others not. */
 DTR_API dtr_status dtr_barrier(dtr_runtime *runtime, int64_t cause, dtr_error *error);
 
 /* Evicts everything that can be evicted; returns how many storages that were. */

@@ -53,6 +53,8 @@ typedef struct dtr_runtime_options {
     int64_t budget_bytes;   /* DTR_NONE: no limit */
     dtr_deallocation deallocation;
     int64_t remat_limit_ns;  /* DTR_E_THRASHED once replays cost more than this; DTR_NONE: never */
+    int64_t remat_ratio;     /* likewise once they cost so many times what first runs have, and more
+                                than 10 s; DTR_NONE: never */
     bool reclaim;            /* forget operators and tensors that nothing can ask for any more, and
                                 free constants without references.  A program that runs for long
                                 needs it; the published simulator does not do it. */

@@ -5,7 +5,7 @@
  *
  *     DTR_BUDGET=6GiB|none   DTR_HEURISTIC=dtr-eq   DTR_SEARCH=auto|scan|index|sample
  *     DTR_DEALLOCATION=eager|ignore|banish          DTR_SEED=N
- *     DTR_REMAT_LIMIT=20s    DTR_OVERSHOOT=1        DTR_RECORD=run.dtr.sqlite
+ *     DTR_REMAT_LIMIT=20s|100x  DTR_OVERSHOOT=1        DTR_RECORD=run.dtr.sqlite
  *     DTR_RING_EVENTS=65536  DTR_RING_FULL=block|drop   DTR_COMMIT_INTERVAL=1s
  *     DTR_DELAY=10s          DTR_DURATION=5s            DTR_STEPS=10:12
  *     DTR_KEEP_EVENTS=N      DTR_KEEP_TIME=5s           DTR_STACKS=16

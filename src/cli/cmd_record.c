@@ -70,7 +70,7 @@ static dtr_status read_settings(const struct given *given, struct dtri_settings 
 
 static dtr_status check(const struct dtri_settings *settings, dtr_error *error)
 {
-    int64_t begin, end;
+    int64_t begin, end, limit_ns, ratio;
     dtr_selector *selector;
     dtr_selector_options choice = {.heuristic = settings->heuristic};
     if (settings->budget.kind > DTRI_BUDGET_BYTES)
@@ -79,6 +79,8 @@ static dtr_status check(const struct dtri_settings *settings, dtr_error *error)
             "--budget: a live run has no unlimited peak to take a share of; give bytes, "
             "or record without a budget first and look at its peak");
     dtr_status status = dtri_parse_steps(settings->steps, &begin, &end, error);
+    if (status == DTR_OK)
+        status = dtri_parse_remat_limit(settings->remat_limit, &limit_ns, &ratio, error);
     if (status == DTR_OK)
         status = dtr_selector_new(&choice, &selector, error);
     if (status == DTR_OK)

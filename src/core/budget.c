@@ -66,6 +66,20 @@ dtr_status dtri_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dtr_
                      (long long)rt->budget);
 }
 
+bool dtri_may_overshoot(const dtr_runtime *rt)
+{
+    bool relaxed = rt->relax_at != DTR_NONE && rt->stats.rematerializations >= rt->relax_at;
+    return rt->allow_overshoot && (rt->graph.n_pool == 0 || relaxed);
+}
+
+void dtri_overshoot(dtr_runtime *rt, int64_t needed, uint32_t op)
+{
+    rt->stats.overshoots++;
+    rt->above_budget = true;
+    if (rt->recording)
+        dtri_emit_out_of_memory(rt, op, needed, true);
+}
+
 static int64_t staleness(const dtr_runtime *rt, const struct dtri_storage *s)
 {
     return s->last_access == DTRI_NEVER ? DTR_NONE : rt->graph.clock - s->last_access;
@@ -146,11 +160,8 @@ dtr_status dtri_make_room(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
     if (rt->budget == DTR_NONE)
         return DTR_OK;
     while (rt->budget - rt->stats.in_use_bytes < needed) {
-        if (rt->graph.n_pool == 0 && rt->allow_overshoot && op) {
-            rt->stats.overshoots++;
-            rt->above_budget = true;
-            if (rt->recording)
-                dtri_emit_out_of_memory(rt, op, needed, true);
+        if (op && dtri_may_overshoot(rt)) {
+            dtri_overshoot(rt, needed, op);
             return DTR_OK;
         }
         dtr_status status = dtri_evict_one(rt, needed, op, error);

@@ -188,7 +188,8 @@ struct dtr_runtime {
     bool
         above_budget; /* a new budget could not be met, or an operator overshot, since all fitted */
     int n_runners_up;
-    int64_t budget, remat_limit;
+    int64_t budget, remat_limit, remat_ratio;
+    int64_t relax_at; /* count of replays from which on the budget may be exceeded, or DTR_NONE */
 
     struct dtri_tensor *tensors;
     size_t n_tensors, cap_tensors;
@@ -294,6 +295,10 @@ dtr_status dtri_make_room(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
 /* Evicts one storage, chosen by the heuristic, whatever the budget. */
 dtr_status dtri_evict_one(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_error *error);
 
+/* Whether an operator may run above the budget: nothing is left to evict, or a barrier has replayed
+ * so much that evicting more would not end. */
+bool dtri_may_overshoot(const dtr_runtime *rt);
+void dtri_overshoot(dtr_runtime *rt, int64_t needed, uint32_t op); /* reports it */
 /* What to say when nothing is left to evict. */
 dtr_status dtri_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dtr_error *error);
 void dtri_emit_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, bool overshoot);

@@ -19,11 +19,8 @@ static dtr_status make_room(dtr_runtime *rt, int64_t bytes, dtr_error *error)
     if (rt->budget == DTR_NONE)
         return DTR_OK;
     while (rt->budget - rt->stats.in_use_bytes < bytes) {
-        if (rt->graph.n_pool == 0 && rt->allow_overshoot) {
-            rt->stats.overshoots++;
-            rt->above_budget = true;
-            if (rt->recording)
-                dtri_emit_out_of_memory(rt, DTRI_NONE, bytes, true);
+        if (dtri_may_overshoot(rt)) {
+            dtri_overshoot(rt, bytes, DTRI_NONE);
             return DTR_OK;
         }
         dtr_status status = dtri_evict_one(rt, bytes, DTRI_NONE, error);
@@ -280,11 +277,12 @@ static void outputs_to_constants(dtr_runtime *rt, const dtr_call *call, const dt
     }
 }
 
-static dtr_status settle_budget(dtr_runtime *rt, dtr_error *error)
+/* How much an operator would make was not known: it may have run above the budget. */
+static dtr_status settle_budget(dtr_runtime *rt, int64_t in_use, uint32_t op, dtr_error *error)
 {
-    if (rt->budget == DTR_NONE || rt->stats.in_use_bytes <= rt->budget)
+    if (rt->budget == DTR_NONE || in_use <= rt->budget)
         return DTR_OK;
-    rt->above_budget = true;
+    dtri_overshoot(rt, in_use - rt->stats.in_use_bytes, op);
     return make_room(rt, 0, error);
 }
 
@@ -326,7 +324,7 @@ dtr_status dtr_adopt(dtr_runtime *rt, const dtr_call *call, const dtr_host_run *
     release_inputs(rt, op, call);
     if (run->constant)
         outputs_to_constants(rt, call, out_tensors);
-    status = settle_budget(rt, error);
+    status = settle_budget(rt, in_use, run->constant ? DTRI_NONE : op, error);
     dtri_self_check(rt);
     return status;
 }
@@ -346,6 +344,10 @@ dtr_status dtr_adopt_constant(dtr_runtime *rt, int64_t bytes, void *data, dtr_te
         status = dtri_fail_nomem(error, "a constant");
     if (status != DTR_OK)
         return status;
+    while (rt->budget != DTR_NONE && rt->graph.n_pool &&
+           rt->budget - rt->stats.in_use_bytes < bytes)
+        if ((status = dtri_evict_one(rt, bytes, DTRI_NONE, error)) != DTR_OK)
+            return status;
     uint32_t op = dtri_register_op(rt, &call, true);
     uint32_t tensor = dtri_op_outputs(rt, &rt->ops[op])[0], storage = rt->tensors[tensor].storage;
     rt->ops[op].ran = true;
@@ -450,12 +452,16 @@ dtr_status dtr_barrier(dtr_runtime *rt, int64_t cause, dtr_error *error)
                          "a storage has views; a barrier is for hosts that keep their own");
     int64_t n = 0, begin_ns = rt->recording ? dtri_now(rt) : 0,
             replays = rt->stats.rematerializations, remat_limit = rt->remat_limit;
+    int64_t remat_ratio = rt->remat_ratio;
     bool allow_overshoot = rt->allow_overshoot;
     rt->allow_overshoot = true;
-    rt->remat_limit = DTR_NONE;
+    rt->remat_limit = rt->remat_ratio = DTR_NONE;
+    rt->relax_at = replays + 2 * rt->stats.operators + 100;
     dtr_status status = close_all(rt, &n, error);
+    rt->relax_at = DTR_NONE;
     rt->allow_overshoot = allow_overshoot;
     rt->remat_limit = remat_limit;
+    rt->remat_ratio = remat_ratio;
     drop_unreferenced(rt);
     rt->stats.barriers++;
     if (rt->recording) {

@@ -16,6 +16,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
+/* No verdict of thrashing before so much is lost. */
+#define GRACE_NS INT64_C(10000000000)
+
 static bool owns_bytes(dtr_runtime *rt, uint32_t tensor)
 {
     return dtri_storage_at(rt, rt->tensors[tensor].storage)->tensors == tensor;
@@ -302,6 +305,23 @@ static void finish_first_run(dtr_runtime *rt, struct dtri_op *o)
         dtri_storage_at(rt, rt->tensors[outputs[i]].storage)->last_access = rt->graph.clock;
 }
 
+static dtr_status check_limits(const dtr_runtime *rt, dtr_error *error)
+{
+    const int64_t again = rt->stats.remat_compute_ns, first = rt->stats.model_compute_ns;
+    if (rt->remat_limit != DTR_NONE && again > rt->remat_limit)
+        return dtri_fail(error, DTR_E_THRASHED, 0,
+                         "replays have cost %lld ns, more than the limit of %lld; raise the budget "
+                         "or try another heuristic",
+                         (long long)again, (long long)rt->remat_limit);
+    if (rt->remat_ratio != DTR_NONE && again > GRACE_NS && again / rt->remat_ratio > first)
+        return dtri_fail(error, DTR_E_THRASHED, 0,
+                         "replays have cost %lld ms, first runs %lld ms, and the limit is %lld "
+                         "times as much; raise the budget or try another heuristic",
+                         (long long)(again / 1000000), (long long)(first / 1000000),
+                         (long long)rt->remat_ratio);
+    return DTR_OK;
+}
+
 /* Runs the operator of the top frame, whose inputs are all locked. */
 static dtr_status execute(dtr_runtime *rt, dtr_error *error)
 {
@@ -334,12 +354,7 @@ static dtr_status execute(dtr_runtime *rt, dtr_error *error)
     if (rt->deallocation == DTR_DEALLOCATE_BANISH)
         dtri_banish_inputs(rt, frame.op);
     pop(rt);
-    if (rt->remat_limit != DTR_NONE && rt->stats.remat_compute_ns > rt->remat_limit)
-        return dtri_fail(error, DTR_E_THRASHED, 0,
-                         "replays have cost %lld ns, more than the limit of %lld; raise the budget "
-                         "or try another heuristic",
-                         (long long)rt->stats.remat_compute_ns, (long long)rt->remat_limit);
-    return DTR_OK;
+    return check_limits(rt, error);
 }
 
 /* Locks the next inputs of the top frame; true when one is missing and its frame was pushed. */

@@ -75,6 +75,7 @@ void dtr_runtime_options_init(dtr_runtime_options *options)
         .budget_bytes = DTR_NONE,
         .deallocation = DTR_DEALLOCATE_EAGER,
         .remat_limit_ns = DTR_NONE,
+        .remat_ratio = DTR_NONE,
         .decision_candidates = 5,
     };
 }
@@ -93,6 +94,8 @@ static dtr_status check_options(const dtr_runtime_options *options, dtr_error *e
         return dtri_fail(error, DTR_E_INVALID, 0, "a budget needs a heuristic");
     if (options->remat_limit_ns != DTR_NONE && options->remat_limit_ns < 0)
         return dtri_fail(error, DTR_E_INVALID, 0, "the limit on replays is below 0");
+    if (options->remat_ratio != DTR_NONE && options->remat_ratio < 1)
+        return dtri_fail(error, DTR_E_INVALID, 0, "the ratio of replays to first runs is below 1");
     if (options->decision_candidates < 0 || options->decision_candidates > 1000)
         return dtri_fail(error, DTR_E_INVALID, 0, "decision_candidates is %d, not 0 to 1000",
                          options->decision_candidates);
@@ -110,6 +113,8 @@ static void set_options(dtr_runtime *rt, const dtr_runtime_options *options)
     rt->allow_overshoot = options->allow_overshoot;
     rt->budget = options->budget_bytes;
     rt->remat_limit = options->remat_limit_ns;
+    rt->remat_ratio = options->remat_ratio;
+    rt->relax_at = DTR_NONE;
     rt->n_runners_up = options->decision_candidates;
     rt->edges = rt->deallocation == DTR_DEALLOCATE_BANISH ||
                 (rt->selector && rt->selector->ops->needs_edges(rt->selector));

@@ -91,7 +91,8 @@ static dtr_status read_settings(const dtr_session_options *options, struct dtri_
             error, DTR_E_INVALID, 0,
             "DTR_BUDGET: a live run has no unlimited peak to take a share of; give bytes, "
             "or record without a budget first and look at its peak");
-    return DTR_OK;
+    int64_t limit_ns, ratio;
+    return dtri_parse_remat_limit(settings->remat_limit, &limit_ns, &ratio, error);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -109,7 +110,9 @@ static void describe_run(dtr_session *s, const dtr_session_options *options,
         dtri_run_set_text(run->search, dtr_selector_search(selector));
     }
     run->seed = settings->seed;
-    run->remat_limit_ns = settings->remat_limit_ns ? settings->remat_limit_ns : DTRI_NULL;
+    int64_t limit_ns, ratio;
+    dtri_parse_remat_limit(settings->remat_limit, &limit_ns, &ratio, NULL);
+    run->remat_limit_ns = limit_ns == DTR_NONE ? DTRI_NULL : limit_ns;
     run->base_ts_ns = s->begin_ns;
     run->has_events = 1;
     run->pid = getpid();
@@ -222,8 +225,8 @@ static dtr_status open_runtime(dtr_session *s, const struct dtri_settings *setti
     runtime.selector = selector;
     if (settings->budget.kind == DTRI_BUDGET_BYTES)
         runtime.budget_bytes = settings->budget.bytes;
-    if (settings->remat_limit_ns)
-        runtime.remat_limit_ns = settings->remat_limit_ns;
+    dtri_parse_remat_limit(settings->remat_limit, &runtime.remat_limit_ns, &runtime.remat_ratio,
+                           NULL);
     runtime.deallocation = (dtr_deallocation)settings->deallocation;
     runtime.allow_overshoot = settings->overshoot;
     runtime.reclaim = true;

@@ -52,11 +52,11 @@ const struct dtri_option dtri_settings_table[] = {
      .max = INT64_MAX,
      .help = "for random choices"},
     {.name = "remat-limit",
-     .argument = "TIME",
-     .type = DTRI_OPTION_DURATION,
-     .offset = AT(remat_limit_ns),
+     .argument = "L",
+     .type = DTRI_OPTION_TEXT,
+     .offset = AT(remat_limit),
      .environment = "DTR_REMAT_LIMIT",
-     .help = "give up once replays cost more than this; 0 is no limit"},
+     .help = "give up once replays cost more: 20s, or 100x first runs; 0 is no limit"},
     {.name = "overshoot",
      .type = DTRI_OPTION_FLAG,
      .offset = AT(overshoot),
@@ -151,6 +151,29 @@ const char *const dtri_settings_defaults[] = {
     "none", "dtr-eq", "auto", "eager", "0", "0", "0", "",          "65536", "block",
     "1s",   "0",      "0",    "",      "0", "0", "0", "monotonic", "none",
 };
+
+dtr_status dtri_parse_remat_limit(const char *text, int64_t *out_ns, int64_t *out_ratio,
+                                  dtr_error *error)
+{
+    size_t n = strlen(text);
+    char number[32];
+    dtr_status status = DTR_OK;
+    *out_ns = *out_ratio = DTR_NONE;
+    if (strcmp(text, "none") == 0 || strcmp(text, "0") == 0)
+        return DTR_OK;
+    if (n > 1 && n < sizeof number && text[n - 1] == 'x') {
+        snprintf(number, sizeof number, "%.*s", (int)n - 1, text);
+        status = dtri_parse_count(number, 1, 1000000, out_ratio, NULL);
+    } else {
+        status = dtri_parse_duration(text, out_ns, NULL);
+    }
+    if (status != DTR_OK)
+        return dtri_fail(error, DTR_E_INVALID, 0,
+                         "\"%.64s\" is no limit on replays; give a time, as in 20s, a multiple of "
+                         "first runs, as in 100x, or 0",
+                         text);
+    return DTR_OK;
+}
 
 dtr_status dtri_parse_steps(const char *text, int64_t *out_begin, int64_t *out_end,
                             dtr_error *error)

@@ -74,7 +74,7 @@ EXPORT const char *dtrt_version()
 // Texts as in the environment (dtr/session.h); NULL: its default.
 EXPORT int dtrt_open(const char *program, const char *budget, const char *heuristic,
                      const char *search, const char *deallocation, const char *record,
-                     const char *remat_limit, int verify, double thrash_ratio)
+                     const char *remat_limit, int verify)
 {
     return guarded([&] {
         Session &s = session();
@@ -107,7 +107,6 @@ EXPORT int dtrt_open(const char *program, const char *budget, const char *heuris
         s.number++;
         begin_allocation_peak();
         s.verify = verify != 0;
-        s.thrash_ratio = thrash_ratio;
         s.untracked = s.mismatches = 0;
         return (int)DTR_OK;
     });

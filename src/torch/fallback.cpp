@@ -327,7 +327,6 @@ class Call
         if (status != DTR_OK)
             raise(status, error);
         held_ = true;
-        watch_for_thrashing();
         if (info_.any_write)
             check_takes();
     }
@@ -355,24 +354,6 @@ class Call
         dtr_runtime_stats(s_.rt, &stats);
         if (stats.in_use_bytes + bytes > s_.budget)
             sweep_externals();
-    }
-
-    void watch_for_thrashing()
-    {
-        if (s_.thrash_ratio <= 0)
-            return;
-        dtr_stats stats;
-        dtr_runtime_stats(s_.rt, &stats);
-        const double allowance = 2e9; // no verdict before two seconds are lost
-        if ((double)stats.remat_compute_ns <
-            s_.thrash_ratio * (double)stats.model_compute_ns + allowance)
-            return;
-        let_inputs_go();
-        TORCH_CHECK(false, "dtrscope: thrashing: replays have cost ",
-                    stats.remat_compute_ns / 1000000, " ms, first runs ",
-                    stats.model_compute_ns / 1000000,
-                    " ms; raise the budget, try another heuristic, or allow more with "
-                    "DTR_THRASH_RATIO");
     }
 
     void check_takes()

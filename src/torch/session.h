@@ -41,8 +41,6 @@ struct Session {
     int stack_depth = 0;
     int64_t budget = DTR_NONE;
     size_t sweep_at = 64;
-    // When replays have cost so many times what first runs have, the run is thrashing.
-    double thrash_ratio = 0;
 
     std::mutex waiting_lock;
     std::vector<c10::intrusive_ptr<Node>> waiting; // let go while the session was busy

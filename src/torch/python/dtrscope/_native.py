@@ -33,8 +33,7 @@ def _function(name, result, *arguments):
 
 _text, _int, _long = ctypes.c_char_p, ctypes.c_int, ctypes.c_int64
 _error = _function("error", _text)
-_open = _function("open", _int, _text, _text, _text, _text, _text, _text, _text, _int,
-                  ctypes.c_double)
+_open = _function("open", _int, _text, _text, _text, _text, _text, _text, _text, _int)
 _close = _function("close", _int, _int, _text)
 _barrier = _function("barrier", _int, _text)
 _set_budget = _function("set_budget", _int, _long)
@@ -69,11 +68,9 @@ def check(status):
         raise RuntimeError("dtrscope: " + error().replace("dtrscope: ", ""))
 
 
-def open_session(program, budget, heuristic, search, deallocation, path, remat_limit, verify,
-                 thrash_ratio):
+def open_session(program, budget, heuristic, search, deallocation, path, remat_limit, verify):
     check(_open(_bytes(program), _bytes(budget), _bytes(heuristic), _bytes(search),
-                _bytes(deallocation), _bytes(path), _bytes(remat_limit), int(verify),
-                float(thrash_ratio)))
+                _bytes(deallocation), _bytes(path), _bytes(remat_limit), int(verify)))
 
 
 def close(result=0, why=None):

@@ -49,6 +49,7 @@ class _State:
         self.steps = 0
         self.pid = os.getpid()
         self.warned = False
+        self.automatic = False  # the session is that of the whole program
 
 
 _state = _State()
@@ -65,9 +66,8 @@ def _environment(name):
 
 def _open(size, heuristic, search, deallocation, path, remat_limit, verify):
     _patches.install()
-    ratio = float(_environment("DTR_THRASH_RATIO") or 0)
-    _native.open_session(_program(), size, heuristic, search, deallocation, path, remat_limit,
-                         verify or bool(_environment("DTR_VERIFY")), ratio)
+    _native.open_session(_program(), size, heuristic, search, deallocation, path,
+                         remat_limit or "100x", verify or bool(_environment("DTR_VERIFY")))
     _state.choices = (heuristic, search, deallocation, path, remat_limit, verify)
     _state.pid = os.getpid()
     _state.warned = False
@@ -97,7 +97,7 @@ class budget:
     size: bytes, a text such as "6GiB", or None to record without evicting.  The bytes are those of
     all tensors that operators inside take or make, parameters included; scratch memory inside
     operators is not.  heuristic, search, deallocation, record, remat_limit: as the options of
-    `dtrscope record`.  verify: compares what was evicted with what comes back.
+    `dtrscope record`; the limit is 100x unless told otherwise.  verify: compares what was evicted with what comes back.
 
     Leaving the outermost one brings back every tensor that the program still holds.  Contexts of the
     same choices share one session, and one run in the file.
