@@ -15,6 +15,8 @@ struct storage {
     int32_t locks;
     uint32_t epoch; /* in which the flags below were learnt; 0: never */
     bool introduced, resident, gone, constant;
+    int64_t
+        taken_before_run; /* the count of the run in which an in-place operator took its bytes */
 };
 
 struct tensor {
@@ -336,7 +338,7 @@ static void on_eviction(struct events *x, const dtr_event *e)
     const dtr_event_eviction *f = &e->u.eviction_;
     struct storage *s = storage_of(x, e, f->storage);
     check_in_use(x, e, -f->bytes, f->in_use);
-    if (f->reason < DTR_EVICTED_FOR_BUDGET || f->reason > DTR_EVICTED_BY_REQUEST)
+    if (f->reason < DTR_EVICTED_FOR_BUDGET || f->reason > DTR_EVICTED_BY_MUTATION)
         FOUND(x, CODE, e, "%" PRId64 " is no reason of an eviction", f->reason);
     x->eager += f->reason == DTR_EVICTED_EAGERLY;
     check_victim(x, e, f);
@@ -346,6 +348,11 @@ static void on_eviction(struct events *x, const dtr_event *e)
     if (is_known(x, s) && !s->resident)
         FOUND(x, NOT_RESIDENT, e, "storage %" PRId64 " is evicted and was not resident",
               f->storage);
+    if (f->reason ==
+        DTR_EVICTED_BY_MUTATION) { /* the operator that runs next has it in its hands */
+        s->taken_before_run = x->runs + 1;
+        s->constant = false;
+    }
     if (s->constant || (is_known(x, s) && s->locks > 0))
         FOUND(x, EVICTED_PINNED, e, "storage %" PRId64 " is evicted although it is %s", f->storage,
               s->constant ? "a constant" : "pinned");
@@ -417,7 +424,7 @@ static void check_inputs(struct events *x, const dtr_event *e, int64_t op, const
         const struct tensor *t = operand ? dtri_id_find(&x->tensors, operand->tensor) : NULL;
         const struct storage *s =
             t && t->introduced ? dtri_id_find(&x->storages, t->storage) : NULL;
-        if (s && is_known(x, s) && !s->resident)
+        if (s && is_known(x, s) && !s->resident && s->taken_before_run != x->runs + 1)
             FOUND(x, READ_EVICTED, e,
                   "operator %" PRId64 " read tensor %" PRId64 " of storage %" PRId64
                   ", which was not resident",
@@ -635,6 +642,37 @@ static void on_overhead(struct events *x, const dtr_event *e)
               f->count);
 }
 
+static void on_signature(struct events *x, const dtr_event *e)
+{
+    op_of(x, e, e->u.signature_.op);
+}
+
+static void on_allocator(struct events *x, const dtr_event *e)
+{
+    const dtr_event_allocator *f = &e->u.allocator_;
+    if (f->in_use < 0 || f->peak < f->in_use)
+        FOUND(x, IN_USE, e, "the allocator holds %" PRId64 " bytes and at most held %" PRId64,
+              f->in_use, f->peak);
+    if (x->in_use != UNKNOWN && f->counted != x->in_use)
+        FOUND(x, IN_USE, e, "%" PRId64 " bytes are in use and the event says %" PRId64, x->in_use,
+              f->counted);
+}
+
+static void on_barrier(struct events *x, const dtr_event *e)
+{
+    const dtr_event_barrier *f = &e->u.barrier_;
+    if (f->dur_ns < 0 || f->tensors < 0 || f->replays < 0)
+        FOUND(x, DURATION, e,
+              "a barrier of %" PRId64 " ns, %" PRId64 " tensors and %" PRId64 " replays", f->dur_ns,
+              f->tensors, f->replays);
+}
+
+static void on_hazard(struct events *x, const dtr_event *e)
+{
+    if (e->u.hazard_.tensor != DTR_NONE)
+        tensor_of(x, e, e->u.hazard_.tensor);
+}
+
 static void check_names(struct events *x, const dtr_event *e)
 {
     const dtr_event_info *info = dtr_event_info_of(e->kind);
@@ -709,6 +747,18 @@ static void dispatch(struct events *x, const dtr_event *e)
     case DTR_EVENT_ORIGIN:
         on_origin(x, e);
         break;
+    case DTR_EVENT_SIGNATURE:
+        on_signature(x, e);
+        break;
+    case DTR_EVENT_ALLOCATOR:
+        on_allocator(x, e);
+        break;
+    case DTR_EVENT_BARRIER:
+        on_barrier(x, e);
+        break;
+    case DTR_EVENT_HAZARD:
+        on_hazard(x, e);
+        break;
     }
 }
 
@@ -716,7 +766,7 @@ static void dispatch(struct events *x, const dtr_event *e)
 
 static bool is_span(int64_t kind)
 {
-    return kind == DTR_EVENT_OPERATOR_RUN || kind == DTR_EVENT_CHAIN;
+    return kind == DTR_EVENT_OPERATOR_RUN || kind == DTR_EVENT_CHAIN || kind == DTR_EVENT_BARRIER;
 }
 
 /* Numbers rise one by one; where they do not, something is missing. */
@@ -818,7 +868,8 @@ static bool is_definition(int64_t kind)
     const uint64_t kinds = DTRI_KIND_BIT(DTR_EVENT_STORAGE) | DTRI_KIND_BIT(DTR_EVENT_TENSOR) |
                            DTRI_KIND_BIT(DTR_EVENT_OPERATOR) | DTRI_KIND_BIT(DTR_EVENT_OPERAND) |
                            DTRI_KIND_BIT(DTR_EVENT_BUDGET) | DTRI_KIND_BIT(DTR_EVENT_FRAME) |
-                           DTRI_KIND_BIT(DTR_EVENT_ORIGIN) | DTRI_KIND_BIT(DTR_EVENT_PIN);
+                           DTRI_KIND_BIT(DTR_EVENT_ORIGIN) | DTRI_KIND_BIT(DTR_EVENT_PIN) |
+                           DTRI_KIND_BIT(DTR_EVENT_SIGNATURE);
     return kinds & DTRI_KIND_BIT(kind);
 }
 

@@ -284,6 +284,7 @@ uint32_t dtri_register_op(dtr_runtime *rt, const dtr_call *call, bool constant);
  * gives it a constant's operator.  Room for one operator with the inputs of its maker must be
  * reserved. */
 void dtri_become_constant(dtr_runtime *rt, uint32_t tensor);
+void dtri_emit_reference(dtr_runtime *rt, const struct dtri_tensor *t, int delta);
 void dtri_emit_pin(dtr_runtime *rt, const struct dtri_tensor *t, int change);
 /* Checks the invariants, in builds with checks. */
 void dtri_self_check(dtr_runtime *rt);

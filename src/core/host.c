@@ -196,6 +196,8 @@ static void take_inputs(dtr_runtime *rt, const struct dtri_op *o, const dtr_host
             rt->data[i] = data;
         t->refs--;
         dtri_storage_at(rt, t->storage)->refs--;
+        if (rt->recording)
+            dtri_emit_reference(rt, t, -1);
     }
 }
 

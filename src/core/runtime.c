@@ -427,7 +427,7 @@ dtr_status dtr_constant(dtr_runtime *rt, int64_t bytes, dtr_tensor *out_tensor, 
 
 /* --- references and pins ---------------------------------------------------------------------- */
 
-static void emit_reference(dtr_runtime *rt, const struct dtri_tensor *t, int delta)
+void dtri_emit_reference(dtr_runtime *rt, const struct dtri_tensor *t, int delta)
 {
     dtr_event event = {.kind = DTR_EVENT_REFERENCE};
     event.u.reference_ = (dtr_event_reference){t->id, delta, t->refs};
@@ -452,7 +452,7 @@ dtr_status dtr_retain(dtr_runtime *rt, dtr_tensor tensor)
     t->refs++;
     dtri_storage_at(rt, t->storage)->refs++;
     if (rt->recording)
-        emit_reference(rt, t, 1);
+        dtri_emit_reference(rt, t, 1);
     dtri_self_check(rt);
     return DTR_OK;
 }
@@ -470,7 +470,7 @@ dtr_status dtr_release(dtr_runtime *rt, dtr_tensor tensor)
     t->refs--;
     dtri_storage_at(rt, storage)->refs--;
     if (rt->recording)
-        emit_reference(rt, t, -1);
+        dtri_emit_reference(rt, t, -1);
     if (t->refs == 0) {
         dtri_deallocate(rt, storage);
         if (rt->reclaim)

@@ -177,6 +177,7 @@ const char *dtri_eviction_reason(int64_t reason)
         [DTR_EVICTED_EAGERLY] = "eager",
         [DTR_EVICTED_BY_BANISHING] = "banish",
         [DTR_EVICTED_BY_REQUEST] = "request",
+        [DTR_EVICTED_BY_MUTATION] = "mutation",
     };
     return reason >= 0 && reason < (int64_t)(sizeof names / sizeof names[0]) ? names[reason] : "?";
 }

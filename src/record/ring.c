@@ -239,7 +239,7 @@ static bool is_definition(int64_t kind)
     const uint64_t kinds = 1 << DTR_EVENT_STORAGE | 1 << DTR_EVENT_TENSOR |
                            1 << DTR_EVENT_OPERATOR | 1 << DTR_EVENT_OPERAND |
                            1 << DTR_EVENT_BUDGET | 1 << DTR_EVENT_FRAME | 1 << DTR_EVENT_ORIGIN |
-                           1 << DTR_EVENT_PIN;
+                           1 << DTR_EVENT_PIN | 1 << DTR_EVENT_SIGNATURE;
     return kinds >> kind & 1;
 }
 

@@ -86,6 +86,10 @@ static const struct feed feeds[] = {
     VALUE(OVERHEAD, OVERHEAD, overhead, dur_ns),
     COUNT(FRAME),
     COUNT(ORIGIN),
+    COUNT(SIGNATURE),
+    VALUE(ALLOCATOR, ALLOCATOR, allocator, in_use),
+    VALUE(BARRIER, BARRIER, barrier, dur_ns),
+    COUNT(HAZARD),
 };
 
 uint64_t dtri_tile_wanted(int64_t kind)

@@ -45,6 +45,10 @@ struct dtri_store;
     T(OVERHEAD, overhead, 17, "ns", "host time that dtrscope itself took")                         \
     T(FRAME, frame, 18, NULL, "frames of call stacks")                                             \
     T(ORIGIN, origin, 19, NULL, "origins of operators")                                            \
+    T(SIGNATURE, signature, 20, NULL, "signatures of operators")                                   \
+    T(ALLOCATOR, allocator, 21, "bytes", "looks at the allocator, with what it holds")             \
+    T(BARRIER, barrier, 22, "ns", "barriers, with their duration")                                 \
+    T(HAZARD, hazard, 23, NULL, "what cannot be replayed safely")                                  \
     T(REPLAY, replay, 1000, "ns", "replays of operators, with their duration")                     \
     T(EVICTED_OTHERWISE, evicted_otherwise, 1001, "bytes", "evictions for other reasons")          \
     T(IN_USE, in_use, 1002, "bytes", "bytes in use after each allocation, freeing and eviction")
