@@ -8,7 +8,7 @@
 #include <malloc.h>
 
 #include "torch/session.h"
-#include "torch/version.h"
+#include "torch/compat.h"
 
 namespace dtrt
 {

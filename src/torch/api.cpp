@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "torch/session.h"
-#include "torch/version.h"
+#include "torch/compat.h"
 
 namespace dtrt
 {

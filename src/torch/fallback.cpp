@@ -12,7 +12,7 @@
 #include <torch/library.h>
 
 #include "torch/session.h"
-#include "torch/version.h"
+#include "torch/compat.h"
 
 namespace dtrt
 {

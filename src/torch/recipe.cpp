@@ -5,7 +5,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "torch/version.h"
+#include "torch/compat.h"
 
 namespace dtrt
 {
