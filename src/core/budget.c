@@ -46,7 +46,7 @@ void dtri_emit_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, bool 
 
 dtr_status dtri_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dtr_error *error)
 {
-    const char *name = "the new budget";
+    const char *name = needed ? "an operator" : "the new budget";
     if (op)
         name = rt->ops[op].constant    ? "a constant"
                : rt->ops[op].name >= 0 ? rt->names.texts[rt->ops[op].name]

@@ -8,10 +8,10 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "store/store.h"
 
-#define MAX_DEPTH  64
-#define OWN_DEPTH  16                 /* frames of ours that may lie above the program's */
-#define FIRST_NAME (INT64_C(1) << 40) /* above all ids of the runtime's names */
+#define MAX_DEPTH 64
+#define OWN_DEPTH 16 /* frames of ours that may lie above the program's */
 
 struct frame {
     void *address;
@@ -107,9 +107,10 @@ static int64_t add_frame(struct dtri_stacks *s, void *address, int64_t parent, i
     else
         describe_address(address, text, sizeof text);
     if (s->sink.name)
-        s->sink.name(s->sink.self, FIRST_NAME + id, text);
+        s->sink.name(s->sink.self, DTRI_FRAME_NAMES + id, text);
     dtr_event event = {.kind = DTR_EVENT_FRAME, .ts_ns = ts_ns};
-    event.u.frame_ = (dtr_event_frame){.frame = id, .parent = parent, .name = FIRST_NAME + id};
+    event.u.frame_ =
+        (dtr_event_frame){.frame = id, .parent = parent, .name = DTRI_FRAME_NAMES + id};
     pass(s, &event);
     return id;
 }

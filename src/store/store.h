@@ -14,7 +14,9 @@
 
 #define DTRI_STORE_APPLICATION_ID 0x44545253
 #define DTRI_STORE_VERSION        2
-#define DTRI_NULL                 INT64_MIN /* an integer column without a value */
+/* NAME ids from here on are those of call frames; below are the runtime's. */
+#define DTRI_FRAME_NAMES (INT64_C(1) << 40)
+#define DTRI_NULL        INT64_MIN /* an integer column without a value */
 
 struct dtri_store;
 

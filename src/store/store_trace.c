@@ -122,10 +122,11 @@ static dtr_status load_names(struct rebuild *b, dtr_error *error)
     sqlite3_stmt *statement = NULL;
     dtr_status status = DTR_OK;
     if (sqlite3_prepare_v2(dtri_store_db(b->store),
-                           "SELECT id, text FROM name WHERE run = ?1 ORDER BY id", -1, &statement,
-                           NULL) != SQLITE_OK)
+                           "SELECT id, text FROM name WHERE run = ?1 AND id < ?2 ORDER BY id", -1,
+                           &statement, NULL) != SQLITE_OK)
         return damaged(b, error, "its names cannot be read", 0);
     sqlite3_bind_int64(statement, 1, b->run);
+    sqlite3_bind_int64(statement, 2, DTRI_FRAME_NAMES);
     while (status == DTR_OK && sqlite3_step(statement) == SQLITE_ROW) {
         int64_t id = sqlite3_column_int64(statement, 0);
         const char *text = (const char *)sqlite3_column_text(statement, 1);

@@ -325,7 +325,7 @@ class Call
             make_way(bytes);
         dtr_status status = dtr_hold(s_.rt, handles_.data(), (int)handles_.size(), bytes, &error);
         if (status != DTR_OK)
-            raise(status, error);
+            raise(status, error, info_.name.c_str());
         held_ = true;
         if (info_.any_write)
             check_takes();
@@ -368,7 +368,7 @@ class Call
             dtr_error error;
             dtr_status status = dtr_hold(s_.rt, handles_.data(), (int)handles_.size(), 0, &error);
             if (status != DTR_OK)
-                raise(status, error);
+                raise(status, error, info_.name.c_str());
             held_ = true;
             return;
         }
@@ -573,7 +573,7 @@ class Call
         dtr_error error;
         dtr_status status = dtr_hold(s_.rt, handles_.data(), (int)handles_.size(), 0, &error);
         if (status != DTR_OK)
-            raise(status, error);
+            raise(status, error, info_.name.c_str());
         held_ = true;
     }
 
@@ -651,7 +651,7 @@ class Call
         for (size_t i = 0; i < out.nodes.size(); i++)
             settle(*out.nodes[i], out.made[i], out.changed[i]);
         if (status != DTR_OK)
-            raise(status, error);
+            raise(status, error, info_.name.c_str());
     }
 
     void give_up(Outputs &out, dtr_status status, const dtr_error &error)
@@ -662,7 +662,7 @@ class Call
                 delete slot;
             }
         let_inputs_go();
-        raise(status, error);
+        raise(status, error, info_.name.c_str());
     }
 
     // The new node takes the place of the one whose storage was changed.

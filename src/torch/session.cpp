@@ -94,14 +94,15 @@ int64_t Session::name(const char *text)
     return rt ? dtr_runtime_name(rt, text) : DTR_NONE;
 }
 
-void raise(dtr_status status, const dtr_error &error)
+void raise(dtr_status status, const dtr_error &error, const char *during)
 {
+    const std::string text = (during ? std::string(during) + ": " : "") + error.text;
     if (status == DTR_E_OUT_OF_MEMORY)
         TORCH_CHECK_WITH(OutOfMemoryError, false,
-                         "dtrscope: out of memory under the budget: ", error.text);
+                         "dtrscope: out of memory under the budget: ", text);
     if (status == DTR_E_THRASHED)
-        TORCH_CHECK(false, "dtrscope: thrashing: ", error.text);
-    TORCH_CHECK(false, "dtrscope: ", error.text);
+        TORCH_CHECK(false, "dtrscope: thrashing: ", text);
+    TORCH_CHECK(false, "dtrscope: ", text);
 }
 
 void drop_recipe(void *recipe)

@@ -74,7 +74,7 @@ void hazard(Node *node, const std::string &why);
 // One tensor is brought back and stays.
 void keep_for_ever(Node *node, const std::string &why);
 // Throws what a status means.
-[[noreturn]] void raise(dtr_status status, const dtr_error &error);
+[[noreturn]] void raise(dtr_status status, const dtr_error &error, const char *during = nullptr);
 void drop_recipe(void *recipe);
 // Forgets a node that another takes the place of: its bytes stay where they are.
 void forget(Node *node);

@@ -19,7 +19,7 @@ peak=$(field free.json peak_bytes)
 
 # With one: same numbers, evictions, peak within the budget.
 budget=$((peak * 65 / 100))
-"$tool" record --budget $budget --heuristic dtr-eq -o tight.dtr.sqlite -- "${train[@]}" \
+"$tool" record --budget $budget --heuristic dtr-eq --stacks 3 -o tight.dtr.sqlite -- "${train[@]}" \
     >tight.out 2>tight.err
 "$tool" stats --format json tight.dtr.sqlite >tight.json
 grep '^hash' free.out >a && grep '^hash' tight.out >b && cmp a b || fail "the numbers changed"

@@ -76,8 +76,8 @@ def floor_and_peak(model, optimizer, inside):
 
 
 def train_within(sizes, share, heuristic, model, optimizer, inside):
-    """At the share, or at the next larger one at which the heuristic does not thrash: those that do
-    not look at costs do so on long chains, which is to be reported and to end."""
+    """At the share, or at the next larger one at which one operator fits and the heuristic does not
+    thrash: those that do not look at costs do so on long chains.  Both are to be reported."""
     least, peak = sizes
     while True:
         size = int(least + share * (peak - least))
@@ -86,9 +86,10 @@ def train_within(sizes, share, heuristic, model, optimizer, inside):
                 size, heuristic, remat_limit="2s"), inside)
             counters = dtrscope.stats()
             return share, size, computed, counters
-        except dtrscope.ThrashError as error:
+        except (dtrscope.ThrashError, dtrscope.BudgetError) as error:
             assert "raise the budget" in str(error)
-            assert heuristic in ("lru", "size") and share < 0.94, f"{model}, {heuristic}, {share}"
+            assert share < 0.94, f"{model}, {heuristic}: {error}"
+            assert heuristic in ("lru", "size") or isinstance(error, dtrscope.BudgetError), error
             share += 0.1
         finally:
             dtrscope.close()
