@@ -77,6 +77,13 @@ DTR_API int64_t dtr_dependents(dtr_runtime *runtime, dtr_tensor tensor);
  * some tensors are constants and others not. */
 DTR_API dtr_status dtr_barrier(dtr_runtime *runtime, int64_t cause, dtr_error *error);
 
+/* Has nothing depend on one constant, so that it may be changed.  What was computed from it
+ * directly is brought back and becomes constant, or, when that is less, everything does as in a
+ * barrier. Recorded as a barrier if something had to be done.  DTR_E_STATE when `tensor` is no
+ * constant. */
+DTR_API dtr_status dtr_isolate(dtr_runtime *runtime, dtr_tensor tensor, int64_t cause,
+                               dtr_error *error);
+
 /* Evicts everything that can be evicted; returns how many storages that were. */
 DTR_API int64_t dtr_evict_all(dtr_runtime *runtime);
 

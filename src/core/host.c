@@ -446,38 +446,150 @@ static bool has_views(const dtr_runtime *rt)
     return false;
 }
 
+/* What a barrier suspends, and what it tells. */
+struct barrier {
+    int64_t begin_ns, tensors, replays, remat_limit, remat_ratio;
+    bool allow_overshoot;
+};
+
+static void barrier_begin(dtr_runtime *rt, struct barrier *b)
+{
+    *b = (struct barrier){
+        .begin_ns = rt->recording ? dtri_now(rt) : 0,
+        .replays = rt->stats.rematerializations,
+        .remat_limit = rt->remat_limit,
+        .remat_ratio = rt->remat_ratio,
+        .allow_overshoot = rt->allow_overshoot,
+    };
+    rt->allow_overshoot = true;
+    rt->remat_limit = rt->remat_ratio = DTR_NONE;
+    rt->relax_at = b->replays + 2 * rt->stats.operators + 100;
+}
+
+static void barrier_end(dtr_runtime *rt, const struct barrier *b, int64_t cause)
+{
+    rt->relax_at = DTR_NONE;
+    rt->allow_overshoot = b->allow_overshoot;
+    rt->remat_limit = b->remat_limit;
+    rt->remat_ratio = b->remat_ratio;
+    rt->stats.barriers++;
+    dtri_time_passed(rt);
+    if (rt->recording) {
+        dtr_event event = {.kind = DTR_EVENT_BARRIER};
+        event.u.barrier_ = (dtr_event_barrier){
+            .name = cause,
+            .tensors = b->tensors,
+            .replays = rt->stats.rematerializations - b->replays,
+            .dur_ns = dtri_now(rt) - b->begin_ns,
+        };
+        dtri_emit(rt, &event, b->begin_ns);
+    }
+    dtri_self_check(rt);
+}
+
 dtr_status dtr_barrier(dtr_runtime *rt, int64_t cause, dtr_error *error)
 {
+    struct barrier b;
     dtri_time_passed(rt);
     if (has_views(rt))
         return dtri_fail(error, DTR_E_STATE, 0,
                          "a storage has views; a barrier is for hosts that keep their own");
-    int64_t n = 0, begin_ns = rt->recording ? dtri_now(rt) : 0,
-            replays = rt->stats.rematerializations, remat_limit = rt->remat_limit;
-    int64_t remat_ratio = rt->remat_ratio;
-    bool allow_overshoot = rt->allow_overshoot;
-    rt->allow_overshoot = true;
-    rt->remat_limit = rt->remat_ratio = DTR_NONE;
-    rt->relax_at = replays + 2 * rt->stats.operators + 100;
-    dtr_status status = close_all(rt, &n, error);
-    rt->relax_at = DTR_NONE;
-    rt->allow_overshoot = allow_overshoot;
-    rt->remat_limit = remat_limit;
-    rt->remat_ratio = remat_ratio;
+    barrier_begin(rt, &b);
+    dtr_status status = close_all(rt, &b.tensors, error);
     drop_unreferenced(rt);
-    rt->stats.barriers++;
-    if (rt->recording) {
-        dtri_time_passed(rt);
-        dtr_event event = {.kind = DTR_EVENT_BARRIER};
-        event.u.barrier_ = (dtr_event_barrier){
-            .name = cause,
-            .tensors = n,
-            .replays = rt->stats.rematerializations - replays,
-            .dur_ns = dtri_now(rt) - begin_ns,
-        };
-        dtri_emit(rt, &event, begin_ns);
+    barrier_end(rt, &b, cause);
+    return status;
+}
+
+/* --- isolating one constant ------------------------------------------------------------------- */
+
+static bool takes(const dtr_runtime *rt, uint32_t op, uint32_t tensor)
+{
+    const struct dtri_op *o = &rt->ops[op];
+    for (uint32_t i = 0; o->alive && i < o->n_inputs; i++)
+        if (rt->links[o->links + i] == tensor)
+            return true;
+    return false;
+}
+
+/* Something may ask for it, and it is no constant yet. */
+static bool is_wanted(const dtr_runtime *rt, uint32_t tensor)
+{
+    const struct dtri_tensor *t = &rt->tensors[tensor];
+    return (t->refs || t->consumers) && !rt->graph.storages[t->storage].constant;
+}
+
+/* Bytes that would become constant: in a barrier, and when only `tensor` is isolated. */
+static void compare(dtr_runtime *rt, uint32_t tensor, int64_t *out_all, int64_t *out_direct)
+{
+    *out_all = *out_direct = 0;
+    for (uint32_t t = 1; t < rt->n_tensors; t++)
+        if (is_open(rt, t))
+            *out_all += dtri_storage_at(rt, rt->tensors[t].storage)->bytes;
+    for (uint32_t op = 1; op < rt->n_ops; op++) {
+        if (!takes(rt, op, tensor))
+            continue;
+        const struct dtri_op *o = &rt->ops[op];
+        for (uint32_t i = 0; i < o->n_outputs; i++)
+            if (is_wanted(rt, dtri_op_outputs(rt, o)[i]))
+                *out_direct +=
+                    dtri_storage_at(rt, rt->tensors[dtri_op_outputs(rt, o)[i]].storage)->bytes;
     }
-    dtri_self_check(rt);
+}
+
+static bool is_same(const dtr_runtime *rt, uint32_t op, int64_t id)
+{
+    return rt->ops[op].alive && rt->ops[op].id == id;
+}
+
+/* Closes what is wanted of an operator, then gives back what nobody wants, also what its replays
+ * have brought along, so that it can be forgotten. */
+static dtr_status close_operator(dtr_runtime *rt, uint32_t op, int64_t *out_n, dtr_error *error)
+{
+    const int64_t id = rt->ops[op].id;
+    const uint32_t n = rt->ops[op].n_outputs;
+    for (uint32_t i = 0; i < n && is_same(rt, op, id); i++) {
+        uint32_t t = dtri_op_outputs(rt, &rt->ops[op])[i];
+        if (!is_wanted(rt, t))
+            continue;
+        dtr_status status = close_tensor(rt, t, error);
+        if (status != DTR_OK)
+            return status;
+        ++*out_n;
+    }
+    for (uint32_t i = 0; i < n && is_same(rt, op, id); i++) {
+        uint32_t storage = rt->tensors[dtri_op_outputs(rt, &rt->ops[op])[i]].storage;
+        const struct dtri_storage *s = dtri_storage_at(rt, storage);
+        if (s->state == DTRI_RESIDENT && !s->locks && !s->pinned)
+            dtri_evict(rt, storage, DTR_EVICTED_EAGERLY, DTR_NONE);
+    }
+    if (rt->reclaim && is_same(rt, op, id))
+        dtri_reclaim(rt, op);
+    return DTR_OK;
+}
+
+dtr_status dtr_isolate(dtr_runtime *rt, dtr_tensor tensor, int64_t cause, dtr_error *error)
+{
+    struct barrier b;
+    int64_t all, direct;
+    dtr_status status = DTR_OK;
+    uint32_t slot = dtri_slot_of(rt, tensor);
+    dtri_time_passed(rt);
+    if (!slot)
+        return dtri_no_such_tensor(error);
+    if (!dtri_storage_at(rt, rt->tensors[slot].storage)->constant)
+        return dtri_fail(error, DTR_E_STATE, 0, "tensor %lld is no constant",
+                         (long long)rt->tensors[slot].id);
+    if (!rt->tensors[slot].consumers)
+        return DTR_OK;
+    compare(rt, slot, &all, &direct);
+    if (all < direct)
+        return dtr_barrier(rt, cause, error);
+    barrier_begin(rt, &b);
+    for (uint32_t op = 1; op < rt->n_ops && status == DTR_OK; op++)
+        if (takes(rt, op, slot))
+            status = close_operator(rt, op, &b.tensors, error);
+    barrier_end(rt, &b, cause);
     return status;
 }
 

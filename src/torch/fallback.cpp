@@ -221,7 +221,10 @@ class Call
             prepare_writes();
         if (!info_.is_known) {
             // It may change its inputs without saying so: nothing may depend on them.
-            barrier("custom operator " + info_.name);
+            for (Input &in : inputs_) {
+                keep_for_ever(in.node, "");
+                isolate(in.node, "custom operator " + info_.name);
+            }
             hazard(nullptr, "custom operator " + info_.name);
             constant_ = true;
         }
@@ -276,8 +279,8 @@ class Call
     {
         Node *node = node_of(tensor.storage().unsafeGetStorageImpl());
         keep_for_ever(node, "");
-        if (info_.updates_stats && dtr_dependents(s_.rt, node->handle) > 0)
-            barrier(info_.name + " updates statistics that others depend on");
+        if (info_.updates_stats)
+            isolate(node, info_.name + " updates statistics that others depend on");
     }
 
     void hash_sizes()
@@ -303,10 +306,7 @@ class Call
         for (Input &in : inputs_) {
             if (!in.written || !is_constant(in.node))
                 continue;
-            if (dtr_dependents(s_.rt, in.node->handle) > 0) {
-                barrier(info_.name + " changes a constant that others depend on");
-                in.covered = false;
-            }
+            isolate(in.node, info_.name + " changes a constant that others depend on");
             if (!in.covered)
                 constant_ = true;
         }

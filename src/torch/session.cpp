@@ -176,6 +176,17 @@ void barrier(const std::string &why)
         raise(status, error);
 }
 
+void isolate(Node *node, const std::string &why)
+{
+    Session &s = session();
+    dtr_error error;
+    if (dtr_dependents(s.rt, node->handle) == 0)
+        return;
+    dtr_status status = dtr_isolate(s.rt, node->handle, s.name(why.c_str()), &error);
+    if (status != DTR_OK)
+        raise(status, error);
+}
+
 void hazard(Node *node, const std::string &why)
 {
     Session &s = session();

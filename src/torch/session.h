@@ -69,6 +69,8 @@ Node *node_of(c10::StorageImpl *storage);
 void sweep_externals();
 // Everything becomes constant.  `why` names the cause.
 void barrier(const std::string &why);
+// Nothing depends on a constant any more: it may be changed.
+void isolate(Node *node, const std::string &why);
 // Counts and names what cannot be replayed.
 void hazard(Node *node, const std::string &why);
 // One tensor is brought back and stays.

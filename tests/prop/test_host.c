@@ -181,6 +181,16 @@ static void barrier(struct world *w)
     assert_int_equal(w->payloads, 0);
 }
 
+static void isolate(struct world *w, dtr_tensor tensor)
+{
+    dtr_error error = {0};
+    bool refuse = w->refuse;
+    w->refuse = false;
+    assert_ok(dtr_isolate(w->rt, tensor, DTR_NONE, &error), &error);
+    w->refuse = refuse;
+    assert_int_equal(dtr_dependents(w->rt, tensor), 0);
+}
+
 static void run_operator(struct world *w)
 {
     dtr_error error = {0};
@@ -199,7 +209,7 @@ static void run_operator(struct world *w)
         dtr_tensor_info info;
         assert_int_equal(dtr_tensor_info_of(w->rt, inputs[0], &info), DTR_OK);
         if (info.constant)
-            barrier(w);
+            isolate(w, inputs[0]);
     }
     dtr_status status = dtr_hold(w->rt, inputs, n_in, 16, &error);
     if (expected_failure(status))
@@ -399,6 +409,7 @@ static void test_refusals(void **state)
     assert_ok(dtr_hold(w.rt, &a, 1, 16, &error), &error);
     assert_ok(adopt(&w, &a, 1, -1, false, &b, &error), &error);
     assert_int_equal(dtr_dependents(w.rt, a), 1);
+    assert_int_equal(dtr_isolate(w.rt, b, DTR_NONE, &error), DTR_E_STATE); /* no constant */
     /* A constant that something depends on is not to be changed, */
     assert_ok(dtr_hold(w.rt, &a, 1, 0, &error), &error);
     assert_false(dtr_can_take(w.rt, a, 1));
