@@ -150,6 +150,58 @@ static dtr_status visit_out_of_memory(struct pass *p, const int64_t *const *c, i
     return DTR_OK;
 }
 
+static struct dtri_note *note_of(struct pass *p, int64_t name, bool is_hazard)
+{
+    struct dtri_run_stats *s = p->stats;
+    for (int i = 0; i < s->n_notes; i++)
+        if (s->notes[i].name == name && s->notes[i].hazard == is_hazard)
+            return &s->notes[i];
+    if (s->n_notes == DTRI_NOTES)
+        return &s->notes[DTRI_NOTES - 1];
+    struct dtri_note *note = &s->notes[s->n_notes++];
+    *note = (struct dtri_note){.name = name, .hazard = is_hazard};
+    return note;
+}
+
+static dtr_status visit_barriers(struct pass *p, const int64_t *const *c, int n, dtr_error *error)
+{
+    (void)error;
+    for (int i = 0; i < n; i++) {
+        struct dtri_note *note = note_of(p, c[2][i], false);
+        note->count++;
+        note->tensors += c[3][i];
+        note->replays += c[4][i];
+        note->ns += c[5][i];
+    }
+    return DTR_OK;
+}
+
+static dtr_status visit_hazards(struct pass *p, const int64_t *const *c, int n, dtr_error *error)
+{
+    (void)error;
+    for (int i = 0; i < n; i++)
+        note_of(p, c[3][i], true)->count++;
+    return DTR_OK;
+}
+
+static dtr_status visit_allocator(struct pass *p, const int64_t *const *c, int n, dtr_error *error)
+{
+    struct dtri_run_stats *s = p->stats;
+    (void)error;
+    for (int i = 0; i < n; i++)
+        if (s->allocator_looks++ == 0 || c[2][i] - c[4][i] > s->widest_gap)
+            s->widest_gap = c[2][i] - c[4][i];
+    return DTR_OK;
+}
+
+static int by_kind_and_count(const void *a, const void *b)
+{
+    const struct dtri_note *x = a, *y = b;
+    if (x->hazard != y->hazard)
+        return x->hazard ? 1 : -1;
+    return (x->count < y->count) - (x->count > y->count);
+}
+
 /* --- the most re-made
  * ----------------------------------------------------------------------------- */
 
@@ -163,20 +215,30 @@ static int by_replays(const void *a, const void *b)
     return (x->op > y->op) - (x->op < y->op);
 }
 
-static void name_remade(struct pass *p, struct dtri_remade *made)
+/* The text of a NAME id, if there is one. */
+static void find_name(const struct pass *p, int64_t name, char *text, size_t size)
 {
     sqlite3_stmt *statement = NULL;
-    snprintf(made->text, sizeof made->text, "operator %lld", (long long)made->op);
     if (sqlite3_prepare_v2(dtri_store_db(p->store),
                            "SELECT text FROM name WHERE run = ?1 AND id = ?2", -1, &statement,
                            NULL) == SQLITE_OK) {
         sqlite3_bind_int64(statement, 1, p->run->id);
-        sqlite3_bind_int64(statement, 2, made->name);
+        sqlite3_bind_int64(statement, 2, name);
         if (sqlite3_step(statement) == SQLITE_ROW && sqlite3_column_text(statement, 0))
-            snprintf(made->text, sizeof made->text, "%s",
-                     (const char *)sqlite3_column_text(statement, 0));
+            snprintf(text, size, "%s", (const char *)sqlite3_column_text(statement, 0));
     }
     sqlite3_finalize(statement);
+}
+
+static void name_notes(struct pass *p)
+{
+    struct dtri_run_stats *s = p->stats;
+    if (s->n_notes)
+        qsort(s->notes, (size_t)s->n_notes, sizeof *s->notes, by_kind_and_count);
+    for (int i = 0; i < s->n_notes; i++) {
+        snprintf(s->notes[i].text, sizeof s->notes[i].text, "no cause given");
+        find_name(p, s->notes[i].name, s->notes[i].text, sizeof s->notes[i].text);
+    }
 }
 
 static void pick_top(struct pass *p)
@@ -186,7 +248,9 @@ static void pick_top(struct pass *p)
         qsort(p->ops, p->n_ops, sizeof *p->ops, by_replays);
     while (s->n_top < DTRI_TOP && (size_t)s->n_top < p->n_ops && p->ops[s->n_top].replays) {
         s->top[s->n_top] = p->ops[s->n_top];
-        name_remade(p, &s->top[s->n_top]);
+        struct dtri_remade *made = &s->top[s->n_top];
+        snprintf(made->text, sizeof made->text, "operator %lld", (long long)made->op);
+        find_name(p, made->name, made->text, sizeof made->text);
         s->n_top++;
     }
 }
@@ -217,6 +281,9 @@ dtr_status dtri_stats_compute(struct dtri_store *store, const struct dtri_run *r
         {DTR_EVENT_CHAIN, visit_chains},
         {DTR_EVENT_DECISION, visit_decisions},
         {DTR_EVENT_OUT_OF_MEMORY, visit_out_of_memory},
+        {DTR_EVENT_BARRIER, visit_barriers},
+        {DTR_EVENT_HAZARD, visit_hazards},
+        {DTR_EVENT_ALLOCATOR, visit_allocator},
     };
     struct dtri_run_stats stats = {0};
     struct pass p = {.store = store, .run = run, .stats = &stats};
@@ -233,6 +300,7 @@ dtr_status dtri_stats_compute(struct dtri_store *store, const struct dtri_run *r
     if (status == DTR_OK) {
         split_time(&p);
         pick_top(&p);
+        name_notes(&p);
         *out_stats = stats;
     }
     dtri_free(p.ops);

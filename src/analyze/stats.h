@@ -15,6 +15,16 @@ struct dtri_remade {
     char text[96]; /* the operator's name */
 };
 
+#define DTRI_NOTES 32
+
+/* Why histories were cut, or why something is kept; all of one cause. */
+struct dtri_note {
+    int64_t name;
+    int64_t count, tensors, replays, ns; /* the last three of barriers */
+    bool hazard;
+    char text[160];
+};
+
 struct dtri_run_stats {
     /* Host time, or logical time of a simulated run. */
     int64_t first_ns, replay_ns, search_ns, record_ns, other_ns, total_ns;
@@ -26,6 +36,10 @@ struct dtri_run_stats {
     int64_t out_of_memory, overshoots;
     struct dtri_remade top[DTRI_TOP]; /* by replays, then cost */
     int n_top;
+    struct dtri_note notes[DTRI_NOTES]; /* barriers, then hazards, each the most frequent first;
+                                           causes beyond are counted in the last one */
+    int n_notes;
+    int64_t allocator_looks, widest_gap; /* most bytes of the allocator beyond those counted */
 };
 
 dtr_status dtri_stats_compute(struct dtri_store *store, const struct dtri_run *run,

@@ -55,6 +55,27 @@ static void print_memory(const struct dtri_run *run, const struct dtri_run_stats
     if (run->allocator_peak_bytes != DTRI_NULL)
         printf("  %-14s %10s  as the allocator counted\n", "peak",
                dtri_format_bytes(run->allocator_peak_bytes, text));
+    if (s->allocator_looks)
+        printf(
+            "  %-14s %10s  at most, by which the allocator held more than was counted: scratch of "
+            "operators,\n%29srounding, and tensors that dtrscope did not see\n",
+            "difference", dtri_format_bytes(s->widest_gap, text), "");
+}
+
+static void print_notes(const struct dtri_run_stats *s)
+{
+    char text[DTRI_UNITS_TEXT];
+    for (int i = 0; i < s->n_notes; i++) {
+        const struct dtri_note *note = &s->notes[i];
+        if (i == 0 || note->hazard != s->notes[i - 1].hazard)
+            puts(note->hazard ? "kept, since a replay would not be safe\n     times  why"
+                              : "histories cut\n     times  replays        time  why");
+        if (note->hazard)
+            printf("  %8" PRId64 "  %s\n", note->count, note->text);
+        else
+            printf("  %8" PRId64 "  %7" PRId64 "  %10s  %s\n", note->count, note->replays,
+                   dtri_format_ns(note->ns, text), note->text);
+    }
 }
 
 static void print_table(const struct dtri_run *run, const struct dtri_run_stats *s)
@@ -82,6 +103,7 @@ static void print_table(const struct dtri_run *run, const struct dtri_run_stats 
     if (s->overshoots)
         printf("  %-14s %10" PRId64 " operators ran above the budget\n", "overshoot",
                s->overshoots);
+    print_notes(s);
     if (!s->n_top)
         return;
     puts("most re-made\n   replays        cost  tensor  operator");
@@ -95,6 +117,25 @@ static json_t *integer(int64_t value)
     return value == DTRI_NULL ? json_null() : json_integer(value);
 }
 
+static json_t *notes_of(const struct dtri_run_stats *s, bool hazards)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->n_notes; i++) {
+        const struct dtri_note *note = &s->notes[i];
+        if (note->hazard != hazards)
+            continue;
+        json_t *row =
+            json_pack("{s:s, s:I}", "cause", note->text, "count", (json_int_t)note->count);
+        if (!hazards) {
+            json_object_set_new(row, "tensors", json_integer(note->tensors));
+            json_object_set_new(row, "replays", json_integer(note->replays));
+            json_object_set_new(row, "dur_ns", json_integer(note->ns));
+        }
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
 static int print_json(const struct dtri_run *run, const struct dtri_run_stats *s)
 {
     json_t *top = json_array();
@@ -106,7 +147,7 @@ static int print_json(const struct dtri_run *run, const struct dtri_run_stats *s
                                              (json_int_t)s->top[i].cost_ns));
     json_t *object = json_pack(
         "{s:I, s:s, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:I, s:I, s:I, s:o}",
+        "s:I, s:I, s:I, s:o, s:o, s:o, s:o}",
         "run", (json_int_t)run->id, "result", run->result, "time", "first_ns",
         (json_int_t)s->first_ns, "replay_ns", (json_int_t)s->replay_ns, "search_ns",
         (json_int_t)s->search_ns, "record_ns", (json_int_t)s->record_ns, "other_ns",
@@ -117,7 +158,9 @@ static int print_json(const struct dtri_run *run, const struct dtri_run_stats *s
         (json_int_t)s->evictions, "eager_evictions", (json_int_t)s->eager_evictions, "chains",
         (json_int_t)s->chains, "deepest_chain", (json_int_t)s->deepest_chain, "decisions",
         (json_int_t)s->decisions, "tied_decisions", (json_int_t)s->tied_decisions, "overshoots",
-        (json_int_t)s->overshoots, "most_remade", top);
+        (json_int_t)s->overshoots, "most_remade", top, "barriers", notes_of(s, false), "hazards",
+        notes_of(s, true), "allocator_gap_bytes",
+        s->allocator_looks ? json_integer(s->widest_gap) : json_null());
     if (!object || json_dumpf(object, stdout, JSON_INDENT(2)) != 0)
         return DTRI_EXIT_FAILURE;
     json_decref(object);

@@ -106,6 +106,7 @@ std::vector<c10::DataPtr>
 Recipe::replay(const std::vector<c10::intrusive_ptr<c10::StorageImpl>> &inputs)
 {
     BareDispatch bare;
+    c10::AutoGradMode mode(grad_mode);
     RandomState random(generator, random_state);
     auto storages = inputs;
     for (const Output &output : outputs) {

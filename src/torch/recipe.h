@@ -3,6 +3,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/GradMode.h>
 
 #include "torch/node.h"
 #include "torch/operator_info.h"
@@ -48,9 +49,10 @@ struct Recipe {
     c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 2> kept;
     at::Tensor random_state;
     c10::optional<at::Generator> generator;
-    int8_t deterministic = 0; // torch.use_deterministic_algorithms when it ran
+    bool grad_mode; // some kernels look at it
 
-    Recipe(const c10::OperatorHandle &handle, const OperatorInfo &about) : op(handle), info(&about)
+    Recipe(const c10::OperatorHandle &handle, const OperatorInfo &about)
+        : op(handle), info(&about), grad_mode(c10::GradMode::is_enabled())
     {
     }
     // Runs it on the storages of its inputs, on copies of those that it changes.  Returns the bytes

@@ -13,6 +13,7 @@ import torch
 from . import _native
 
 _installed = False
+after_step = None  # called with an optimizer that has made a step
 _keep = torch.ops.dtrscope.keep
 _borrow = torch.ops.dtrscope.borrow
 _give_back = torch.ops.dtrscope.give_back
@@ -151,6 +152,8 @@ def _watch_step(class_):
             return original(self, *arguments, **keywords)
         finally:
             _local.in_step = False
+            if after_step:
+                after_step(self)
             _native.mark(_native.FORWARD)
     step._dtrscope = True
     class_.step = step

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+import weakref
 
 import torch
 
@@ -50,6 +51,8 @@ class _State:
         self.pid = os.getpid()
         self.warned = False
         self.automatic = False  # the session is that of the whole program
+        self.by_hand = False  # the program marks its iterations
+        self.optimizer = None  # whose steps are iterations otherwise
 
 
 _state = _State()
@@ -154,6 +157,8 @@ def open_from_environment():
     with _state.lock:
         _open(None, *_ANY)
         _state.automatic = True
+        _mark_iteration(0)
+        _native.mark(_native.FORWARD)
         _state.depth[threading.get_ident()] = 1
         _native.watch(1)
 
@@ -216,14 +221,31 @@ def _look_at_allocator():
 
 def step(number=None):
     """Marks the beginning of an iteration."""
-    if not _native.is_open():
-        return
+    if _native.is_open():
+        _state.by_hand = True
+        _mark_iteration(number)
+
+
+def _mark_iteration(number=None):
     with _state.lock:
         number = _state.steps if number is None else int(number)
         _state.steps = number + 1
     _native.mark(_native.ITERATION, None, number)
     _look_at_allocator()
     warn_if_thrashing()
+
+
+def _after_optimizer_step(optimizer):
+    """Unless the program says where its iterations begin, they end with its first optimizer's step."""
+    if _state.by_hand:
+        return
+    if _state.optimizer is None or _state.optimizer() is None:
+        _state.optimizer = weakref.ref(optimizer)
+    if _state.optimizer() is optimizer:
+        _mark_iteration()
+
+
+_patches.after_step = _after_optimizer_step
 
 
 def phase(name):
