@@ -5,7 +5,9 @@
 #                              the page; --once ends when the page has answered
 #   ./setup.sh test            build in several ways and run all tests
 #   ./setup.sh bench [--quick] measure; prints a table and writes build/bench.json
-#   ./setup.sh build           only build, into build/release
+#   ./setup.sh build           only build, into build/release; with the PyTorch adapter if there is
+#                              a PyTorch with its headers
+#   ./setup.sh torch           the same, and installs Debian's PyTorch for it
 #
 # Packages come from apt, with root or sudo; when all are there, no network is needed.
 set -euo pipefail
@@ -13,6 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 BUILD_PACKAGES=(gcc g++ cmake ninja-build pkg-config libsqlite3-dev libjansson-dev liblzma-dev
                 libzstd-dev zlib1g-dev libmicrohttpd-dev libopenblas-dev)
+TORCH_PACKAGES=(python3-torch libtorch-dev python3-numpy)
 TEST_PACKAGES=(clang libclang-rt-14-dev clang-format libcmocka-dev python3 sqlite3 curl procps
                chromium)
 
@@ -138,12 +141,12 @@ run_ctest() { # PRESET [ARGUMENTS OF CTEST]
 # Every preset runs even if one before it failed, so that one round shows all that is wrong.  The
 # release comes last and runs everything; what takes minutes is left out where checks slow it down.
 run_tests() {
-    need "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    need "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}" "${TORCH_PACKAGES[@]}"
     need_page_packages
     build debug -DDTR_WERROR=ON
     build asan -DDTR_WERROR=ON
     build tsan
-    build release -DDTR_TESTS=ON
+    build release -DDTR_TESTS=ON -DDTR_TORCH=ON
     run_ctest debug -LE 'parity|e2e|house'
     run_ctest asan -LE 'parity|e2e|house'
     run_ctest tsan -R 'record|session|sweep|serve'
@@ -164,5 +167,8 @@ demo) shift; run_demo "$@" ;;
 test) run_tests ;;
 bench) shift; run_bench "$@" ;;
 build) need "${BUILD_PACKAGES[@]}"; build release -DDTR_TESTS=OFF ;;
-*) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
+torch) need "${BUILD_PACKAGES[@]}" "${TORCH_PACKAGES[@]}"
+       build release -DDTR_TESTS=OFF -DDTR_TORCH=ON
+       PYTHONPATH=build/release/python /usr/bin/python3 -m dtrscope.doctor ;;
+*) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

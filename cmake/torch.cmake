@@ -65,6 +65,9 @@ if(DTR_TORCH_FOUND)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/dtrscope)
   file(GLOB_RECURSE TORCH_PYTHON CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src/torch/python
        src/torch/python/*.py)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/python/ DESTINATION lib/dtrscope/python
+          PATTERN __pycache__ EXCLUDE)
+  install(TARGETS dtr_torch DESTINATION lib/dtrscope/python/dtrscope)
   foreach(file ${TORCH_PYTHON})
     configure_file(src/torch/python/${file} ${PROJECT_BINARY_DIR}/python/${file} COPYONLY)
   endforeach()

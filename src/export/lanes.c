@@ -146,7 +146,7 @@ dtr_status dtri_export_time(const struct dtri_export *job, int64_t ts_ns, int64_
 dtr_status dtri_export_span(const struct dtri_export *job, int64_t ts_ns, int64_t dur_ns,
                             int64_t *out_begin, int64_t *out_end, dtr_error *error)
 {
-    int64_t begin, ts_end;
+    int64_t begin = 0, ts_end;
     if (dur_ns < 0 || __builtin_add_overflow(ts_ns, dur_ns, &ts_end))
         return dtri_fail(error, DTR_E_FORMAT, 0,
                          "%s: run %" PRId64 ": the event at %" PRId64 " ns lasts %" PRId64
@@ -173,10 +173,8 @@ dtr_status dtri_lanes_fail(const struct dtri_export *job, int64_t seq, dtr_error
 const char *dtri_eviction_reason(int64_t reason)
 {
     static const char *const names[] = {
-        [DTR_EVICTED_FOR_BUDGET] = "budget",
-        [DTR_EVICTED_EAGERLY] = "eager",
-        [DTR_EVICTED_BY_BANISHING] = "banish",
-        [DTR_EVICTED_BY_REQUEST] = "request",
+        [DTR_EVICTED_FOR_BUDGET] = "budget",    [DTR_EVICTED_EAGERLY] = "eager",
+        [DTR_EVICTED_BY_BANISHING] = "banish",  [DTR_EVICTED_BY_REQUEST] = "request",
         [DTR_EVICTED_BY_MUTATION] = "mutation",
     };
     return reason >= 0 && reason < (int64_t)(sizeof names / sizeof names[0]) ? names[reason] : "?";

@@ -51,6 +51,10 @@ def problem(table, here, quote, name):
         return None if name in PUBLIC_SYSTEM else f"the public API may not need <{name}>"
     if name in SYSTEM or name.startswith(SYSTEM_FOLDERS) or name in libraries:
         return None
+    if any(name.startswith(library) for library in libraries if library.endswith("/")):
+        return None
+    if "c++" in libraries and "." not in name and "/" not in name:
+        return None
     return f"layers.txt does not allow <{name}> in {here}"
 
 
