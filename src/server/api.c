@@ -265,7 +265,11 @@ json_t *dtri_json_op(const struct dtri_snapshot *s, int64_t op)
 {
     if (op == DTR_NONE)
         return json_null();
-    return json_pack("{s:I, s:o}", "op", op, "name", dtri_json_text(dtri_snapshot_op_name(s, op)));
+    const int64_t *row = dtri_index_one(&s->signature_by_op, op);
+    return json_pack("{s:I, s:o, s:o}", "op", op, "name",
+                     dtri_json_text(dtri_snapshot_op_name(s, op)), "signature",
+                     row ? dtri_json_text(dtri_snapshot_name(s, row[DTRI_AT(SIGNATURE, name)]))
+                         : json_null());
 }
 
 dtr_status dtri_json_result(json_t *value, json_t **out, dtr_error *error)

@@ -41,15 +41,29 @@ static json_t *top_of(const struct dtri_run_stats *stats)
     return top;
 }
 
+static json_t *notes_of(const struct dtri_run_stats *stats)
+{
+    json_t *notes = json_array();
+    for (int i = 0; i < stats->n_notes; i++) {
+        const struct dtri_note *n = &stats->notes[i];
+        json_array_append_new(notes, json_pack("{s:o, s:b, s:I, s:I, s:I, s:I}", "cause",
+                                               dtri_json_text(n->text), "hazard", n->hazard,
+                                               "count", n->count, "tensors", n->tensors, "replays",
+                                               n->replays, "dur_ns", n->ns));
+    }
+    return notes;
+}
+
 static json_t *stats_json(const struct dtri_run_stats *s)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, "
+                     "s:o}",
                      "first_ns", s->first_ns, "replay_ns", s->replay_ns, "search_ns", s->search_ns,
                      "record_ns", s->record_ns, "other_ns", s->other_ns, "total_ns", s->total_ns,
                      "first_runs", s->first_runs, "replays", s->replays, "evictions", s->evictions,
                      "eager_evictions", s->eager_evictions, "chains", s->chains, "deepest_chain",
                      s->deepest_chain, "decisions", s->decisions, "candidates", s->candidates,
-                     "top", top_of(s));
+                     "top", top_of(s), "notes", notes_of(s));
 }
 
 static json_t *marks_of(const struct dtri_snapshot *s)

@@ -9,10 +9,10 @@
 
 /* What a snapshot holds.  References, pins, overheads and candidates are read where needed. */
 static const dtr_event_kind kinds[] = {
-    DTR_EVENT_STORAGE,      DTR_EVENT_TENSOR,   DTR_EVENT_OPERATOR,   DTR_EVENT_OPERAND,
-    DTR_EVENT_OPERATOR_RUN, DTR_EVENT_CHAIN,    DTR_EVENT_ALLOCATION, DTR_EVENT_FREEING,
-    DTR_EVENT_EVICTION,     DTR_EVENT_DECISION, DTR_EVENT_BUDGET,     DTR_EVENT_OUT_OF_MEMORY,
-    DTR_EVENT_MARK,
+    DTR_EVENT_STORAGE,      DTR_EVENT_TENSOR,    DTR_EVENT_OPERATOR,   DTR_EVENT_OPERAND,
+    DTR_EVENT_OPERATOR_RUN, DTR_EVENT_CHAIN,     DTR_EVENT_ALLOCATION, DTR_EVENT_FREEING,
+    DTR_EVENT_EVICTION,     DTR_EVENT_DECISION,  DTR_EVENT_BUDGET,     DTR_EVENT_OUT_OF_MEMORY,
+    DTR_EVENT_MARK,         DTR_EVENT_SIGNATURE,
 };
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -220,6 +220,7 @@ static dtr_status make_indexes(struct dtri_snapshot *s, dtr_error *error)
         {&s->chain_by_id, DTR_EVENT_CHAIN, DTRI_AT(CHAIN, chain)},
         {&s->decision_by_id, DTR_EVENT_DECISION, DTRI_AT(DECISION, decision)},
         {&s->eviction_by_decision, DTR_EVENT_EVICTION, DTRI_AT(EVICTION, decision)},
+        {&s->signature_by_op, DTR_EVENT_SIGNATURE, DTRI_AT(SIGNATURE, op)},
     };
     dtr_status status = DTR_OK;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && status == DTR_OK; i++)

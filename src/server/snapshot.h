@@ -33,6 +33,7 @@
 #define DTRI_COLUMN_BUDGET(name, unit, meaning)        COLUMN_BUDGET_##name,
 #define DTRI_COLUMN_OUT_OF_MEMORY(name, unit, meaning) COLUMN_OUT_OF_MEMORY_##name,
 #define DTRI_COLUMN_MARK(name, unit, meaning)          COLUMN_MARK_##name,
+#define DTRI_COLUMN_SIGNATURE(name, unit, meaning)     COLUMN_SIGNATURE_##name,
 DTRI_COLUMNS_OF(STORAGE)
 DTRI_COLUMNS_OF(TENSOR)
 DTRI_COLUMNS_OF(OPERATOR)
@@ -47,6 +48,7 @@ DTRI_COLUMNS_OF(CANDIDATE)
 DTRI_COLUMNS_OF(BUDGET)
 DTRI_COLUMNS_OF(OUT_OF_MEMORY)
 DTRI_COLUMNS_OF(MARK)
+DTRI_COLUMNS_OF(SIGNATURE)
 #define DTRI_AT(KIND, name) COLUMN_##KIND##_##name
 #define DTRI_TS             0
 #define DTRI_SEQ            1
@@ -86,7 +88,8 @@ struct dtri_snapshot {
     struct dtri_rows of[DTRI_SNAPSHOT_KINDS]; /* by kind, in the order of ts; no candidates,
                                                  references and pins */
     struct dtri_index op_by_id, tensor_by_id, tensor_by_op, tensor_by_storage, operand_by_op,
-        run_by_id, run_by_op, run_by_chain, chain_by_id, decision_by_id, eviction_by_decision;
+        run_by_id, run_by_op, run_by_chain, chain_by_id, decision_by_id, eviction_by_decision,
+        signature_by_op;
     struct dtri_sample *samples; /* by ts, seq */
     size_t n_samples;
     struct dtri_stay *stays; /* by storage, begin */

@@ -55,6 +55,16 @@ export interface Mark {
   value: number | null;
 }
 
+/** Why histories were cut, or (a hazard) why something is kept. */
+export interface Note {
+  cause: string;
+  hazard: boolean;
+  count: number;
+  tensors: number;
+  replays: number;
+  dur_ns: number;
+}
+
 export interface RunInfo {
   run: Run;
   begin: number;
@@ -75,6 +85,7 @@ export interface RunInfo {
     decisions: number;
     candidates: number;
     top: Remade[];
+    notes: Note[];
   };
   settings: { name: string; value: string | null; origin: string }[];
   losses: { reason: string; count: number | null }[];
@@ -123,6 +134,7 @@ export type Tick = [number, number, number, number | null, number];
 export interface Op {
   op: number;
   name: string;
+  signature: string | null;
 }
 
 export interface Evictions {

@@ -16,11 +16,15 @@ export interface PanelActions {
 
 const opName = (op: Op | null): string => (op ? `${op.name || 'operator'} (${op.op})` : 'the program');
 
-const REASONS = ['for the budget', 'no longer referenced', 'banished', 'the program asked'];
+const REASONS = ['for the budget', 'no longer referenced', 'banished', 'the program asked',
+  'its bytes were taken by an in-place operator'];
 
 function facts(rows: [string, Child][]): HTMLElement {
   return h('dl.facts', {}, rows.map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
 }
+
+const shapes = (op: Op | null): [string, Child][] =>
+  (op?.signature ? [['takes and makes', op.signature]] : []);
 
 const section = (title: string, ...children: Child[]): HTMLElement =>
   h('section', {}, h('h3', {}, title), children);
@@ -139,6 +143,7 @@ export class Panel {
           ['took', time(e.dur_ns)],
           ['cost counted', time(e.cost_ns)],
           ['bytes in use', bytes(info.in_use)],
+          ...shapes(info.outputs[0]?.op ?? null),
         ]),
         info.chain && section(`Chain of ${plural(info.chain.runs, 'run')}`,
           h('p.note', {}, `To bring back tensor ${info.chain.tensor.tensor}, ${time(info.chain.cost_ns)} were paid; `,
@@ -190,6 +195,7 @@ export class Panel {
         facts([
           ['size', bytes(s.bytes)],
           ['made by', s.op ? opName(s.op) : 'a constant'],
+          ...shapes(s.op),
           ['created', instant(s.created)],
           ['re-made', s.remakes ? `${plural(s.remakes, 'time')}, ${time(s.remake_ns)} in all` : 'never'],
         ]),

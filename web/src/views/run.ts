@@ -96,6 +96,11 @@ function renderTop(info: RunInfo): HTMLElement {
         ['other', info.stats.other_ns], ['total', info.stats.total_ns],
       ] as [string, number][]).map(([name, ns]) => h('tr', {}, h('th', { scope: 'row' }, name),
         h('td', {}, time(ns)), h('td', {}, percent(info.stats.total_ns ? ns / info.stats.total_ns : 0)))))),
+      info.stats.notes.length > 0 && h('table', {}, h('caption', {}, 'Kept and cut'),
+        h('thead', {}, h('tr', {}, ['cause', 'times', 'replays', 'took'].map((t) => h('th', { scope: 'col' }, t)))),
+        h('tbody', {}, info.stats.notes.map((n) => h('tr', {},
+          h('th', { scope: 'row' }, n.hazard ? `kept: ${n.cause}` : n.cause), h('td', {}, count(n.count)),
+          h('td', {}, n.hazard ? '' : count(n.replays)), h('td', {}, n.hazard ? '' : time(n.dur_ns)))))),
       info.settings.length > 0 && h('table', {}, h('caption', {}, 'Settings'),
         h('tbody', {}, info.settings.map((s) => h('tr', {}, h('th', { scope: 'row' }, s.name),
           h('td', {}, s.value ?? 'not set'), h('td', {}, s.origin)))))));
