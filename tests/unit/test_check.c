@@ -1,4 +1,5 @@
-/* The check finds what is wrong with a file, and names it: one sound file, many ways to damage it. */
+/* The check finds what is wrong with a file, and names it: one sound file, many ways to damage it.
+ */
 #include "../support.h"
 
 #include <stdbool.h>
@@ -7,6 +8,7 @@
 
 #include "analyze/check.h"
 #include "base/alloc.h"
+#include "dtr/host.h"
 #include "dtr/session.h"
 #include "store/chunk.h"
 #include "store/tile.h"
@@ -15,7 +17,8 @@
 
 static char sound[600], damaged[600];
 
-/* --- a sound file with events of every kind ------------------------------------------------------ */
+/* --- a sound file with events of every kind ------------------------------------------------------
+ */
 
 #define N_OPS 60
 
@@ -65,8 +68,60 @@ static void train(dtr_runtime *rt)
     assert_ok(dtr_make_constant(rt, gradient, &error), &error);
 }
 
+/* An operator that the program ran itself; in place on inputs[0] when `in_place`. */
+static dtr_tensor adopt(dtr_runtime *rt, const dtr_tensor *inputs, int n, bool in_place,
+                        bool constant)
+{
+    dtr_output output = {.bytes = 100, .view_of = -1};
+    dtr_tensor out = DTR_NO_TENSOR;
+    dtr_error error;
+    dtr_call call = {.name = dtr_runtime_name(rt, in_place ? "add_" : "tanh"),
+                     .mutates = in_place,
+                     .n_inputs = n,
+                     .n_outputs = 1,
+                     .inputs = inputs,
+                     .outputs = &output};
+    dtr_host_run run = {.cost_ns = 70,
+                        .dur_ns = 70,
+                        .takes = in_place ? (int[]){0} : NULL,
+                        .signature = dtr_runtime_name(rt, "Float[25] -> Float[25]"),
+                        .constant = constant};
+    assert_ok(dtr_hold(rt, inputs, n, 100, &error), &error);
+    assert_ok(dtr_adopt(rt, &call, &run, &out, &error), &error);
+    return out;
+}
+
+/* What a host does: operators of its own, in place on what they made and on a constant. */
+static void host(dtr_runtime *rt)
+{
+    dtr_error error;
+    dtr_tensor weight;
+    assert_ok(dtr_adopt_constant(rt, 100, NULL, &weight, &error), &error);
+    dtr_tensor made = adopt(rt, &weight, 1, false, false);
+    dtr_tensor other = adopt(rt, &made, 1, false, false);
+    made = adopt(rt, (dtr_tensor[]){made, other}, 2, true, false);
+    dtr_evict_all(rt);
+    assert_ok(dtr_require(rt, made, &error), &error);
+    assert_ok(dtr_isolate(rt, weight, dtr_runtime_name(rt, "add_ changes a constant"), &error),
+              &error);
+    weight = adopt(rt, &weight, 1, true, true);
+    dtr_hazard_emit(rt, made, dtr_runtime_name(rt, "memory given out"));
+    dtr_hazard_emit(rt, DTR_NO_TENSOR, dtr_runtime_name(rt, "memory given out"));
+    dtr_allocator_emit(rt);
+}
+
+static void allocator(void *self, int64_t *out_in_use, int64_t *out_peak)
+{
+    (void)self;
+    *out_in_use = 3000;
+    *out_peak = 4000;
+}
+
 static void record_sound(void)
 {
+    static dtr_backend backend;
+    backend = *dtr_backend_virtual();
+    backend.memory = allocator;
     dtr_session_options options;
     dtr_session *session;
     dtr_error error;
@@ -75,17 +130,19 @@ static void record_sound(void)
     snprintf(sound, sizeof sound, "%s", scratch("sound.dtr.sqlite"));
     snprintf(damaged, sizeof damaged, "%s", scratch("damaged.dtr.sqlite"));
     dtr_session_options_init(&options);
-    options.backend = dtr_backend_virtual();
+    options.backend = &backend;
     options.program = "test_check";
     options.budget = "1600";
     options.heuristic = "dtr";
     options.record = sound;
     assert_ok(dtr_session_open(&options, &session, &error), &error);
     train(dtr_session_runtime(session));
+    host(dtr_session_runtime(session));
     assert_ok(dtr_session_close(session, NULL, &error), &error);
 }
 
-/* --- findings ----------------------------------------------------------------------------------- */
+/* --- findings -----------------------------------------------------------------------------------
+ */
 
 static int64_t found[DTRI_N_FINDINGS];
 static char first[600];
@@ -111,7 +168,8 @@ static int64_t check_file(const char *path)
     return stats.findings;
 }
 
-/* --- doing damage ------------------------------------------------------------------------------- */
+/* --- doing damage -------------------------------------------------------------------------------
+ */
 
 static void copy_file(const char *from, const char *to)
 {
@@ -127,8 +185,9 @@ static void copy_file(const char *from, const char *to)
 
 enum how { SET, ADD, SAME, DROP, SQL, BYTES };
 
-/* Row `row` (from 0) of those of the kind whose field `where` has the value `is` (where -1: all) gets
- * column `column` set to `value`, raised by it, or made that of the row before; or is left out. */
+/* Row `row` (from 0) of those of the kind whose field `where` has the value `is` (where -1: all)
+ * gets column `column` set to `value`, raised by it, or made that of the row before; or is left
+ * out. */
 struct damage {
     enum dtri_finding_kind kind;
     enum how how;
@@ -140,10 +199,10 @@ struct damage {
     const char *sql;
 };
 
-#define FIELD(KIND, name) ((int)(offsetof(dtr_event_##KIND, name) / 8))
+#define FIELD(KIND, name)  ((int)(offsetof(dtr_event_##KIND, name) / 8))
 #define COLUMN(KIND, name) (2 + FIELD(KIND, name))
-#define TS  0
-#define SEQ 1
+#define TS                 0
+#define SEQ                1
 
 struct chunk {
     int64_t id, n;
@@ -169,8 +228,11 @@ static void read_chunk(sqlite3 *db, dtr_event_kind kind, struct chunk *chunk)
     int64_t *values = malloc((size_t)n_columns * DTRI_CHUNK_EVENTS * sizeof *values);
     for (int i = 0; i < n_columns; i++)
         chunk->columns[i] = values + (size_t)i * DTRI_CHUNK_EVENTS;
-    assert_int_equal(sqlite3_prepare_v2(db, "SELECT id, n, format, data FROM event_chunk WHERE kind = "
-                                            "?1", -1, &row, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db,
+                                        "SELECT id, n, format, data FROM event_chunk WHERE kind = "
+                                        "?1",
+                                        -1, &row, NULL),
+                     SQLITE_OK);
     sqlite3_bind_int(row, 1, (int)kind);
     assert_int_equal(sqlite3_step(row), SQLITE_ROW);
     chunk->id = sqlite3_column_int64(row, 0);
@@ -178,7 +240,8 @@ static void read_chunk(sqlite3 *db, dtr_event_kind kind, struct chunk *chunk)
     assert_int_equal(dtri_chunk_decode(&codec, sqlite3_column_int64(row, 2),
                                        sqlite3_column_blob(row, 3),
                                        (size_t)sqlite3_column_bytes(row, 3), n_columns, chunk->n,
-                                       UINT64_MAX, chunk->columns), DTR_OK);
+                                       UINT64_MAX, chunk->columns),
+                     DTR_OK);
     assert_int_equal(sqlite3_step(row), SQLITE_DONE);
     sqlite3_finalize(row);
     dtri_chunk_codec_done(&codec);
@@ -189,8 +252,8 @@ static void write_chunk(sqlite3 *db, dtr_event_kind kind, const struct chunk *ch
     sqlite3_stmt *update;
     int n_columns = 2 + dtr_event_info_of(kind)->n_fields;
     unsigned char *data = malloc(DTRI_CHUNK_BYTES(n_columns, chunk->n));
-    size_t size = dtri_chunk_pack((const int64_t *const *)chunk->columns, n_columns, (int)chunk->n,
-                                  data);
+    size_t size =
+        dtri_chunk_pack((const int64_t *const *)chunk->columns, n_columns, (int)chunk->n, data);
     int64_t ranges[2][2];
     for (int c = 0; c < 2; c++) {
         ranges[c][0] = ranges[c][1] = chunk->columns[c][0];
@@ -200,9 +263,12 @@ static void write_chunk(sqlite3 *db, dtr_event_kind kind, const struct chunk *ch
             ranges[c][1] = value > ranges[c][1] ? value : ranges[c][1];
         }
     }
-    assert_int_equal(sqlite3_prepare_v2(db, "UPDATE event_chunk SET n = ?2, format = 1, data = ?3, "
-                                            "ts_min = ?4, ts_max = ?5, seq_min = ?6, seq_max = ?7 "
-                                            "WHERE id = ?1", -1, &update, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db,
+                                        "UPDATE event_chunk SET n = ?2, format = 1, data = ?3, "
+                                        "ts_min = ?4, ts_max = ?5, seq_min = ?6, seq_max = ?7 "
+                                        "WHERE id = ?1",
+                                        -1, &update, NULL),
+                     SQLITE_OK);
     sqlite3_bind_int64(update, 1, chunk->id);
     sqlite3_bind_int64(update, 2, chunk->n);
     sqlite3_bind_blob(update, 3, data, (int)size, SQLITE_STATIC);
@@ -248,10 +314,9 @@ static void damage_event(const char *path, const struct damage *d)
                     (size_t)(chunk.n - row - 1) * sizeof(int64_t));
         chunk.n--;
     } else {
-        chunk.columns[d->column][row] =
-            d->how == SET    ? d->value
-            : d->how == SAME ? chunk.columns[d->column][row - 1]
-                             : chunk.columns[d->column][row] + d->value;
+        chunk.columns[d->column][row] = d->how == SET    ? d->value
+                                        : d->how == SAME ? chunk.columns[d->column][row - 1]
+                                                         : chunk.columns[d->column][row] + d->value;
     }
     write_chunk(db, d->event, &chunk);
     free(chunk.columns[0]);
@@ -285,13 +350,31 @@ static void break_page(const char *path)
 }
 
 #define NO_FIELD -1, 0
-#define D(KIND, HOW, EVENT, ...) {DTRI_FINDING_##KIND, HOW, DTR_EVENT_##EVENT, __VA_ARGS__}
-#define S(KIND, text) {.kind = DTRI_FINDING_##KIND, .how = SQL, .sql = text}
+#define D(KIND, HOW, EVENT, ...)                                                                   \
+    {                                                                                              \
+        DTRI_FINDING_##KIND, HOW, DTR_EVENT_##EVENT, __VA_ARGS__                                   \
+    }
+#define S(KIND, text)                                                                              \
+    {                                                                                              \
+        .kind = DTRI_FINDING_##KIND, .how = SQL, .sql = text                                       \
+    }
 
 static const struct damage damages[] = {
     D(IN_USE, ADD, ALLOCATION, NO_FIELD, 5, COLUMN(allocation, in_use), 1, NULL),
     D(IN_USE, ADD, EVICTION, NO_FIELD, 3, COLUMN(eviction, in_use), -1, NULL),
     D(IN_USE, ADD, DECISION, NO_FIELD, 3, COLUMN(decision, in_use), 8, NULL),
+    D(IN_USE, ADD, ALLOCATOR, NO_FIELD, 0, COLUMN(allocator, counted), 8, NULL),
+    D(IN_USE, SET, ALLOCATOR, NO_FIELD, 0, COLUMN(allocator, in_use), -7, NULL),
+    D(CODE, SET, EVICTION, FIELD(eviction, reason), DTR_EVICTED_BY_MUTATION, 0,
+      COLUMN(eviction, reason), 5, NULL),
+    D(READ_EVICTED, SET, EVICTION, FIELD(eviction, reason), DTR_EVICTED_BY_MUTATION, 0,
+      COLUMN(eviction, reason), DTR_EVICTED_BY_REQUEST, NULL),
+    D(EVICTED_PINNED, SET, EVICTION, FIELD(eviction, reason), DTR_EVICTED_BY_MUTATION, 1,
+      COLUMN(eviction, reason), DTR_EVICTED_BY_REQUEST, NULL),
+    D(UNKNOWN_ID, SET, SIGNATURE, NO_FIELD, 0, COLUMN(signature, op), 99999, NULL),
+    D(UNKNOWN_ID, SET, HAZARD, NO_FIELD, 0, COLUMN(hazard, tensor), 99999, NULL),
+    D(NAME, SET, HAZARD, NO_FIELD, 1, COLUMN(hazard, name), 99999, NULL),
+    D(DURATION, SET, BARRIER, NO_FIELD, 0, COLUMN(barrier, replays), -2, NULL),
     D(SIZE, ADD, ALLOCATION, NO_FIELD, 5, COLUMN(allocation, bytes), 8, NULL),
     D(SIZE, SET, STORAGE, NO_FIELD, 4, COLUMN(storage, bytes), -1, NULL),
     D(ALLOCATED_TWICE, SET, ALLOCATION, NO_FIELD, 4, COLUMN(allocation, storage), 0, NULL),
