@@ -157,7 +157,8 @@ run_tests() {
 # --- bench ---
 
 run_bench() {
-    need "${BUILD_PACKAGES[@]}" python3 libcmocka-dev lttng-tools liblttng-ust-dev
+    need "${BUILD_PACKAGES[@]}" python3 libcmocka-dev lttng-tools liblttng-ust-dev \
+        "${TORCH_PACKAGES[@]}"
     build release -DDTR_TESTS=ON
     python3 tests/bench/bench.py --build build/release --output build/bench.json "$@"
 }

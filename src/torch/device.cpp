@@ -69,6 +69,38 @@ void destroy(const c10::Device &device, void *event)
 
 } // namespace
 
+void made_here(Node &node)
+{
+    if (!node.device.is_cpu())
+        node.stream = c10::impl::VirtualGuardImpl(node.device.type()).getStream(node.device);
+}
+
+void used_here(Node &node, const c10::StorageImpl &storage)
+{
+    if (node.device.is_cpu())
+        return;
+    c10::impl::VirtualGuardImpl guard(node.device.type());
+    c10::Stream here = guard.getStream(node.device);
+    if (!node.stream || *node.stream != here)
+        guard.recordDataPtrOnStream(storage.data_ptr(), here);
+}
+
+void remade_here(Node &node)
+{
+    if (node.device.is_cpu())
+        return;
+    c10::impl::VirtualGuardImpl guard(node.device.type());
+    c10::Stream here = guard.getStream(node.device);
+    if (!node.stream || *node.stream == here)
+        return;
+    void *event = nullptr;
+    guard.record(&event, here, node.device.index(), c10::EventFlag::PYTORCH_DEFAULT);
+    guard.block(event, *node.stream);
+    guard.destroyEvent(event, node.device.index());
+    if (auto storage = node.storage())
+        guard.recordDataPtrOnStream(storage->data_ptr(), *node.stream);
+}
+
 int64_t now_ns()
 {
     return dtri_clock_ns();

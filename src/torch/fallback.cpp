@@ -445,6 +445,9 @@ class Call
         Stopwatch watch(device_);
         op_.redispatchBoxed(keys_ & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, KEY),
                             stack_);
+        if (device_)
+            for (const Input &in : inputs_)
+                used_here(*in.node, *in.storage);
         timed_ = watch.stop(&dur_ns_);
         begin_ns_ = watch.begin_ns();
         watch.leave_for(key_);
@@ -474,6 +477,7 @@ class Call
         auto node = c10::make_intrusive<Node>(c10::weak_intrusive_ptr<c10::StorageImpl>(
                                                   c10::intrusive_ptr<c10::StorageImpl>(tracked)),
                                               tracked->nbytes(), tracked->device(), s_.number);
+        made_here(*node);
         tracked->node = node;
         tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(
             c10::Storage(c10::intrusive_ptr<c10::StorageImpl>(std::move(tracked))));
@@ -517,6 +521,7 @@ class Call
                 c10::make_intrusive<Node>(c10::weak_intrusive_ptr<c10::StorageImpl>(in.storage),
                                           in.storage->nbytes(), in.storage->device(), s_.number);
             node->external = in.node->external;
+            made_here(*node);
             Output output;
             output.node = std::move(node);
             output.written = (int)i;

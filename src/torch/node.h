@@ -10,6 +10,8 @@
 #pragma once
 
 #include <c10/core/StorageImpl.h>
+#include <c10/core/Stream.h>
+#include <c10/util/Optional.h>
 
 #include <atomic>
 
@@ -36,7 +38,8 @@ struct Node : c10::intrusive_ptr_target {
     c10::DataPtr orphan;                            // bytes left when the program let go
     size_t nbytes;
     c10::Device device;
-    Slot *slot = nullptr; // while resident
+    c10::optional<c10::Stream> stream; // of a device, on which it was made first
+    Slot *slot = nullptr;              // while resident
     uint64_t session;
     uint64_t hash = 0;   // of its bytes before it was evicted, when verifying
     uint64_t call = 0;   // the call that met it last, and

@@ -283,6 +283,7 @@ dtr_status replay(const dtr_op_call *call, dtr_error *error)
             return DTR_E_BACKEND;
         }
         inputs.push_back(node->storage());
+        used_here(*node, *inputs.back());
     }
     std::vector<c10::DataPtr> bytes = recipe.replay(inputs);
     for (int i = 0; i < call->n_outputs; i++) {
@@ -291,6 +292,7 @@ dtr_status replay(const dtr_op_call *call, dtr_error *error)
             continue;
         static_cast<Slot *>(call->outputs[i])->bind(node);
         node->put_in(std::move(bytes[(size_t)i]));
+        remade_here(*node);
     }
     return DTR_OK;
 }

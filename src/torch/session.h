@@ -108,6 +108,13 @@ class Stopwatch
     c10::optional<c10::Device> device_;
     void *start_ = nullptr, *stop_ = nullptr;
 };
+// Streams.  A node belongs to the one on which its operator ran first; on the host, nothing
+// happens.
+void made_here(Node &node);
+// An operator reads it on the current stream: its memory is not given out before that is over.
+void used_here(Node &node, const c10::StorageImpl &storage);
+// It was replayed on the current stream: its own waits for that, as if it had always been there.
+void remade_here(Node &node);
 // Collects what devices have measured since; with the lock held.
 void harvest();
 

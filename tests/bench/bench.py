@@ -242,8 +242,32 @@ def memory(o):
     return rows
 
 
+def torch(o):
+    title("PyTorch without pressure: microseconds of an operator, milliseconds of a step; plain and with "
+          "dtrscope in turn")
+    script = pathlib.Path(__file__).parent / "bench_torch.py"
+    for python in ("python3", "/usr/bin/python3"):
+        environment = {**os.environ, "PYTHONPATH": str((o.build / "python").resolve())}
+        done = subprocess.run([python, script, *(["--quick"] if o.quick else [])], env=environment,
+                              capture_output=True, text=True)
+        if done.returncode == 0:
+            break
+    else:
+        print("  left out: " + (done.stderr.strip().splitlines() or ["no PyTorch"])[-1])
+        return None
+    results = json.loads(done.stdout)
+    for what, rows in results.items():
+        for name, row in rows.items() if isinstance(rows, dict) else []:
+            unit, scale = ("us", 1e6) if row["plain_s"] < 1e-4 else ("ms", 1e3)
+            print(f"  {what:15} {name:14} {row['plain_s'] * scale:8.2f} -> "
+                  f"{row['with_s'] * scale:8.2f} {unit}, x {row['ratio']:.3f} "
+                  f"(least {row['least_plain_s'] * scale:.2f} -> {row['least_with_s'] * scale:.2f})")
+    return results
+
+
 PARTS = {part.__name__: part for part in (published_evaluation, eviction, chain, hot_path,
-                                          operator_loop, record_overhead, memory, ingest)}
+                                          operator_loop, record_overhead, memory, torch,
+                                          ingest)}
 
 
 def main():

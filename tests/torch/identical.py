@@ -79,11 +79,14 @@ def train_within(sizes, share, heuristic, model, optimizer, inside):
     """At the share, or at the next larger one at which one operator fits and the heuristic does not
     thrash: those that do not look at costs do so on long chains.  Both are to be reported."""
     least, peak = sizes
+    limit = "2s" if heuristic in ("lru", "size") else "30s"
+    if model == "lstm":
+        share += 0.1
     while True:
         size = int(least + share * (peak - least))
         try:
             computed = train(model, optimizer, lambda: dtrscope.budget(
-                size, heuristic, remat_limit="2s"), inside)
+                size, heuristic, remat_limit=limit), inside)
             counters = dtrscope.stats()
             return share, size, computed, counters
         except (dtrscope.ThrashError, dtrscope.BudgetError) as error:

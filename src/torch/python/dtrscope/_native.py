@@ -47,7 +47,7 @@ watch = _function("watch", None, _int)  # this thread's operators
 stop_watching = _function("stop_watching", None)
 evict_all = _function("evict_all", _long)
 allocator = _function("allocator", None, _long, _long)
-_function("count_allocations", None)()  # from now on, so that the counts are of most of the program
+count_allocations = _function("count_allocations", None)
 version = _function("version", _text)().decode()
 
 NONE = -1  # DTR_NONE

@@ -69,6 +69,7 @@ def _environment(name):
 
 def _open(size, heuristic, search, deallocation, path, remat_limit, verify):
     _patches.install()
+    _native.count_allocations()  # from now on; what was there before is not in the allocator's count
     _native.open_session(_program(), size, heuristic, search, deallocation, path,
                          remat_limit or "100x", verify or bool(_environment("DTR_VERIFY")))
     _state.choices = (heuristic, search, deallocation, path, remat_limit, verify)
