@@ -25,7 +25,8 @@ extern "C" {
 #endif
 
 /* Brings back each tensor, keeps all their storages in place, and evicts until `bytes` more fit.  A
- * tensor may occur several times.  On failure nothing is held. */
+ * tensor may occur several times.  Reserves the host memory for adopting an operator with these
+ * inputs and up to n + 8 outputs, if that comes next.  On failure nothing is held. */
 DTR_API dtr_status dtr_hold(dtr_runtime *runtime, const dtr_tensor *tensors, int n, int64_t bytes,
                             dtr_error *error);
 /* Lets go of them. */

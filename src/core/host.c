@@ -11,6 +11,10 @@
 #include "base/error.h"
 #include "core/core.h"
 
+/* Outputs that an operator may have beyond one an input, without adopting it needing more memory.
+ */
+#define SPARE_OUTPUTS 8
+
 /* --- holding ---------------------------------------------------------------------------------- */
 
 /* Room without an operator to name: what it would need is not known before it has run. */
@@ -29,6 +33,15 @@ static dtr_status make_room(dtr_runtime *rt, int64_t bytes, dtr_error *error)
     }
     rt->above_budget = false;
     return DTR_OK;
+}
+
+/* Room for an operator, twice: itself, and what its outputs leave behind if they become constants.
+ */
+static bool reserve(dtr_runtime *rt, size_t n_inputs, size_t n_outputs)
+{
+    return dtri_reserve(rt, n_inputs, n_outputs * 2) &&
+           DTRI_RESERVE(rt->ops, rt->cap_ops, rt->n_ops + n_outputs + 1) &&
+           DTRI_RESERVE(rt->links, rt->cap_links, rt->n_links + 2 * (n_inputs + 2 * n_outputs));
 }
 
 /* A storage lost a lock; its reference may have gone while it was held. */
@@ -75,7 +88,10 @@ dtr_status dtr_hold(dtr_runtime *rt, const dtr_tensor *tensors, int n, int64_t b
             return dtri_fail(error, DTR_E_INVALID, 0, "input %d is gone", i);
     if (bytes < 0)
         return dtri_fail(error, DTR_E_INVALID, 0, "room is asked for %lld bytes", (long long)bytes);
-    if (!DTRI_RESERVE(rt->pending, rt->cap_pending, (size_t)n))
+    /* Once an operator has changed a tensor in place, adopting it must not fail for want of memory.
+     */
+    if (!DTRI_RESERVE(rt->pending, rt->cap_pending, (size_t)n) ||
+        !reserve(rt, (size_t)n, (size_t)n + SPARE_OUTPUTS))
         return dtri_fail_nomem(error, "the inputs of an operator");
     lock_present(rt, tensors, n);
     size_t next = 0;
@@ -279,13 +295,16 @@ static void outputs_to_constants(dtr_runtime *rt, const dtr_call *call, const dt
     }
 }
 
-/* How much an operator would make was not known: it may have run above the budget. */
+/* How much an operator would make was not known: it may have run above the budget.  A search for
+ * victims that fails otherwise than for want of victims is left to the next dtr_hold, since all is
+ * registered by now. */
 static dtr_status settle_budget(dtr_runtime *rt, int64_t in_use, uint32_t op, dtr_error *error)
 {
     if (rt->budget == DTR_NONE || in_use <= rt->budget)
         return DTR_OK;
     dtri_overshoot(rt, in_use - rt->stats.in_use_bytes, op);
-    return make_room(rt, 0, error);
+    dtr_status status = make_room(rt, 0, error);
+    return status == DTR_E_OUT_OF_MEMORY ? status : DTR_OK;
 }
 
 dtr_status dtr_adopt(dtr_runtime *rt, const dtr_call *call, const dtr_host_run *run,
@@ -295,12 +314,7 @@ dtr_status dtr_adopt(dtr_runtime *rt, const dtr_call *call, const dtr_host_run *
     dtr_call unpriced = *call;
     unpriced.cost_ns = DTR_NONE; /* the outputs are no candidates before it is set */
     dtr_status status = check_adoption(rt, &unpriced, run, error);
-    /* Twice: once for the operator, once for what a constant leaves behind. */
-    if (status == DTR_OK &&
-        (!dtri_reserve(rt, (size_t)call->n_inputs, (size_t)call->n_outputs * 2) ||
-         !DTRI_RESERVE(rt->ops, rt->cap_ops, rt->n_ops + (size_t)call->n_outputs + 1) ||
-         !DTRI_RESERVE(rt->links, rt->cap_links,
-                       rt->n_links + 2 * (size_t)(call->n_inputs + 2 * call->n_outputs))))
+    if (status == DTR_OK && !reserve(rt, (size_t)call->n_inputs, (size_t)call->n_outputs))
         status = dtri_fail_nomem(error, "an operator");
     if (status != DTR_OK) {
         if (call->payload_free)

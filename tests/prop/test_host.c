@@ -7,6 +7,7 @@
  * budget holds unless it was overshot, and nothing is left at the end. */
 #include "support.h"
 
+#include "../fault/fault.h"
 #include "base/rng.h"
 #include "dtr/host.h"
 
@@ -34,7 +35,7 @@ struct world {
     struct dtri_rng rng;
     struct variable variables[MAX_VARIABLES];
     int n, blocks, payloads, refusals;
-    bool refuse;
+    bool refuse, faulty; /* the device, the host has no memory now and then */
     int64_t now;
 };
 
@@ -129,7 +130,12 @@ static void make_constant(struct world *w)
     struct block *b = block_new(w);
     b->value = dtri_rng_next(&w->rng);
     dtr_tensor tensor;
-    assert_ok(dtr_adopt_constant(w->rt, 16, b, &tensor, &error), &error);
+    dtr_status status = dtr_adopt_constant(w->rt, 16, b, &tensor, &error);
+    if (w->faulty && status == DTR_E_NOMEM) {
+        backend_free(w, b, 16);
+        return;
+    }
+    assert_ok(status, &error);
     add_variable(w, tensor, b->value, 16);
 }
 
@@ -166,8 +172,11 @@ static void barrier(struct world *w)
     dtr_error error = {0};
     bool refuse = w->refuse;
     w->refuse = false;
-    assert_ok(dtr_barrier(w->rt, dtr_runtime_name(w->rt, "test"), &error), &error);
+    dtr_status status = dtr_barrier(w->rt, dtr_runtime_name(w->rt, "test"), &error);
     w->refuse = refuse;
+    if (w->faulty && status == DTR_E_NOMEM)
+        return;
+    assert_ok(status, &error);
     for (int i = 0; i < w->n; i++) {
         dtr_tensor_info info;
         assert_int_equal(dtr_tensor_info_of(w->rt, w->variables[i].tensor, &info), DTR_OK);
@@ -181,14 +190,19 @@ static void barrier(struct world *w)
     assert_int_equal(w->payloads, 0);
 }
 
-static void isolate(struct world *w, dtr_tensor tensor)
+/* False when there was no memory for it. */
+static bool isolate(struct world *w, dtr_tensor tensor)
 {
     dtr_error error = {0};
     bool refuse = w->refuse;
     w->refuse = false;
-    assert_ok(dtr_isolate(w->rt, tensor, DTR_NONE, &error), &error);
+    dtr_status status = dtr_isolate(w->rt, tensor, DTR_NONE, &error);
     w->refuse = refuse;
+    if (w->faulty && status == DTR_E_NOMEM)
+        return false;
+    assert_ok(status, &error);
     assert_int_equal(dtr_dependents(w->rt, tensor), 0);
+    return true;
 }
 
 static void run_operator(struct world *w)
@@ -208,8 +222,8 @@ static void run_operator(struct world *w)
     if (in_place && dtr_dependents(w->rt, inputs[0]) > 0) {
         dtr_tensor_info info;
         assert_int_equal(dtr_tensor_info_of(w->rt, inputs[0], &info), DTR_OK);
-        if (info.constant)
-            isolate(w, inputs[0]);
+        if (info.constant && !isolate(w, inputs[0]))
+            return;
     }
     dtr_status status = dtr_hold(w->rt, inputs, n_in, 16, &error);
     if (expected_failure(status))
@@ -294,7 +308,7 @@ static void step(struct world *w)
 }
 
 static void run_program(uint64_t seed, const char *heuristic, int64_t budget, bool overshoot,
-                        bool refuse, dtr_deallocation deallocation, dtr_stats *sums)
+                        bool refuse, dtr_deallocation deallocation, int fault_at, dtr_stats *sums)
 {
     dtr_error error = {0};
     struct world w = {.refuse = refuse};
@@ -312,13 +326,20 @@ static void run_program(uint64_t seed, const char *heuristic, int64_t budget, bo
     options.allow_overshoot = overshoot;
     options.deallocation = deallocation;
     assert_ok(dtr_runtime_new(&options, &w.rt, &error), &error);
+    w.faulty = fault_at >= 0;
     for (int i = 0; i < N_STEPS; i++) {
+        struct fault fault;
+        if (w.faulty)
+            fault_begin(&fault, (fault_at + 7 * i) % 11, i % 3 == 0);
         step(&w);
+        if (w.faulty)
+            fault_end(&fault);
         if (i % 16 == 0)
             assert_ok(dtr_runtime_check(w.rt, &error), &error);
         if (i % 40 == 39)
             barrier(&w);
     }
+    w.faulty = false;
     for (int i = 0; i < w.n; i++)
         read_variable(&w, &w.variables[i]);
     dtr_stats stats;
@@ -346,11 +367,21 @@ static void test_random_programs(void **state)
     for (uint64_t seed = 0; seed < 240; seed++)
         run_program(seed, heuristics[seed % 6],
                     seed % 5 == 4 ? DTR_NONE : 200 + 40 * (int64_t)(seed % 4), seed % 2,
-                    seed % 3 == 0, seed % 7 == 6 ? DTR_DEALLOCATE_IGNORE : DTR_DEALLOCATE_EAGER,
+                    seed % 3 == 0, seed % 7 == 6 ? DTR_DEALLOCATE_IGNORE : DTR_DEALLOCATE_EAGER, -1,
                     &sums);
     assert_true(sums.evictions > 1000);
     assert_true(sums.rematerializations > 1000);
     assert_true(sums.overshoots > 10); /* allocations refused */
+}
+
+static void test_without_memory(void **state)
+{
+    dtr_stats sums = {0};
+    (void)state;
+    for (uint64_t seed = 0; seed < 110; seed++)
+        run_program(seed, seed % 2 ? "dtr-eq" : "dtr", 280, seed % 3, false, DTR_DEALLOCATE_EAGER,
+                    (int)(seed % 11), &sums);
+    assert_true(sums.rematerializations > 500);
 }
 
 /* --- what is refused -------------------------------------------------------------------------- */
@@ -470,6 +501,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_without_memory),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_deep_chain_in_place),
     };
