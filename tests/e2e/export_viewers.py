@@ -27,7 +27,7 @@ if SHELL.get("SANITIZER_RUNTIME"):
     SHELL.update(LD_PRELOAD=SHELL["SANITIZER_RUNTIME"], ASAN_OPTIONS="detect_leaks=0")
 ITERATION, FORWARD, BACKWARD, OPTIMIZER, BEGIN, END, _, STOP = range(8)
 PHASES = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
-REASONS = ["budget", "eager", "banish", "request"]
+REASONS = ["budget", "eager", "banish", "request", "mutation"]
 FIELDS = {
     "operator_run": "execution op dur_ns cost_ns replay target depth cause chain in_use",
     "chain": "chain tensor dur_ns runs cost_ns max_depth cause",

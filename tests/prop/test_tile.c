@@ -100,6 +100,12 @@ static bool belongs(const dtr_event *e, int track, int64_t *out_value)
     case DTRI_TRACK_OVERHEAD:
         *out_value = e->u.overhead_.dur_ns;
         break;
+    case DTRI_TRACK_ALLOCATOR:
+        *out_value = e->u.allocator_.in_use;
+        break;
+    case DTRI_TRACK_BARRIER:
+        *out_value = e->u.barrier_.dur_ns;
+        break;
     default:
         break;
     }
