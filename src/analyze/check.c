@@ -78,7 +78,7 @@ static bool check_integrity(struct dtri_check *c)
     int64_t before = c->stats.findings;
     find_rows(
         c, DTRI_FINDING_INTEGRITY,
-        "SELECT integrity_check FROM pragma_integrity_check(20) WHERE integrity_check != 'ok'",
+        "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check != 'ok' LIMIT 20",
         "SQLite");
     return c->stats.findings == before;
 }

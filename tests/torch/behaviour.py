@@ -877,7 +877,7 @@ def main():
     for name in names or [*CASES, *WHOLE]:
         try:
             done = subprocess.run([sys.executable, os.path.abspath(__file__), name],
-                                  capture_output=True, text=True, timeout=300)
+                                  capture_output=True, text=True, timeout=900)
         except subprocess.TimeoutExpired as error:
             done = subprocess.CompletedProcess([], 1, "", str(error))
         good = done.returncode == 0
