@@ -2,7 +2,6 @@
 #   tests/fuzz_log -max_len=65536 CORPUS tests/data/fuzz
 #   tests/fuzz_chunk -max_len=4096 CORPUS tests/data/fuzz_chunk
 # Without it, test_log_corpus and test_chunk_corpus replay the saved inputs.
-option(DTR_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 if(DTR_FUZZ)
   foreach(target log chunk)
     add_executable(fuzz_${target} fuzz/${target}_target.c)
