@@ -54,6 +54,7 @@ int no_session()
 void in_child()
 {
     session().watching = false;
+    session().number++; // what it inherits are strangers
     c10::impl::tls_set_dispatch_key_included(KEY, false);
 }
 

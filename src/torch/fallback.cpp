@@ -138,7 +138,7 @@ class Call
     Call(const c10::OperatorHandle &op, OperatorInfo &info, c10::DispatchKeySet keys,
          torch::jit::Stack *stack)
         : s_(session()), op_(op), info_(info), keys_(keys), stack_(stack),
-          n_arguments_(op.schema().arguments().size())
+          n_arguments_(op.schema().arguments().size()), number_(s_.number)
     {
     }
 
@@ -148,6 +148,11 @@ class Call
             capture_python_stack(s_.stack_depth);
         {
             Busy busy;
+            if (!is_open()) {
+                op_.redispatchBoxed(
+                    keys_ & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, KEY), stack_);
+                return;
+            }
             look();
             hold();
         }
@@ -169,6 +174,8 @@ class Call
     c10::DispatchKeySet keys_;
     torch::jit::Stack *stack_;
     const size_t n_arguments_;
+    const uint64_t
+        number_; // of the session; another one, or none, may be open when the kernel is done
     c10::SmallVector<Input, 4> inputs_;
     c10::SmallVector<dtr_tensor, 4> handles_;
     std::unique_ptr<Recipe> recipe_;
@@ -376,7 +383,7 @@ class Call
 
     void let_inputs_go()
     {
-        if (held_)
+        if (held_ && is_open())
             dtr_unhold(s_.rt, handles_.data(), (int)handles_.size());
         held_ = false;
     }
@@ -529,8 +536,15 @@ class Call
         }
     }
 
+    bool is_open() const
+    {
+        return s_.rt && s_.number == number_;
+    }
+
     void adopt()
     {
+        if (!is_open())
+            return;
         find_changed();
         find_made();
         if (recipe_->outputs.empty()) {

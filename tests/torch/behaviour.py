@@ -615,6 +615,39 @@ def data_loader():
 
 
 @case
+def closed_in_flight():
+    """A thread works on while the session is closed and another one opened."""
+    x = torch.randn(64, 64) * 2
+    box, stop = [], []
+
+    def work():
+        y = x
+        while not stop:
+            y = (y @ x).tanh()
+        box.append(y.shape)
+    thread = threading.Thread(target=work)
+    thread.start()
+    if active:
+        for _ in range(20):
+            dtrscope.close()
+            with dtrscope.budget(None):
+                torch.ones(8, 8).exp()
+                dtrscope.evict_all()
+    stop.append(1)
+    thread.join()
+    return [x, list(box[0])]
+
+
+@case
+def lazy_modules():
+    model = nn.Sequential(nn.LazyLinear(4), nn.Tanh(), nn.LazyLinear(2))
+    y = model(torch.randn(3, 5))
+    evict()
+    y.sum().backward()
+    return [y.detach(), *[p.grad for p in model.parameters()]]
+
+
+@case
 def another_thread():
     x = torch.randn(100) * 2
     x = x.exp()

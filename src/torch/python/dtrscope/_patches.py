@@ -170,6 +170,8 @@ def _learn(root):
         _paths.setdefault(module, f"{name}.{path}" if path else name)
     # Parameters and buffers are what training keeps: constants, before anything depends on them.
     for tensor in list(root.parameters()) + list(root.buffers()):
+        if torch.nn.parameter.is_lazy(tensor):
+            continue  # it has no memory yet
         if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
             _keep(tensor.detach(), "")
 

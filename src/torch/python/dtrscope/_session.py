@@ -128,22 +128,28 @@ class budget:
 
     def __exit__(self, kind, error, trace):
         with _state.lock:
-            thread = threading.get_ident()
             before = self._before.pop()
-            _state.depth[thread] -= 1
-            if _state.depth[thread] > 0:
-                if before is not None and not (_state.automatic and _environment("DTR_BUDGET")):
-                    _native.set_budget(before)
-            else:
-                del _state.depth[thread]
-                _native.watch(0)
-                if _native.is_open():
-                    if not _state.depth:
-                        _native.stop_watching()
-                    _native.barrier("the budget ends")
+            self._leave(threading.get_ident(), before)
         if isinstance(error, RuntimeError) and str(error).startswith("dtrscope: thrashing"):
             raise ThrashError(str(error)) from error
         return False
+
+    @staticmethod
+    def _leave(thread, before):
+        depth = _state.depth.get(thread, 0)
+        if depth == 0:
+            return  # the session was closed inside
+        if depth > 1:
+            _state.depth[thread] = depth - 1
+            if before is not None and not (_state.automatic and _environment("DTR_BUDGET")):
+                _native.set_budget(before)
+            return
+        del _state.depth[thread]
+        _native.watch(0)
+        if _native.is_open():
+            if not _state.depth:
+                _native.stop_watching()
+            _native.barrier("the budget ends")
 
     def __call__(self, function):
         @functools.wraps(function)
