@@ -147,10 +147,15 @@ EXPORT void dtrt_watch(int on)
     c10::impl::tls_set_dispatch_key_included(KEY, on != 0);
 }
 
-// Until it is watched again, nothing is looked at on any thread.
-EXPORT void dtrt_stop_watching()
+// Everything comes back; until it is watched again, nothing is looked at on any thread.
+EXPORT int dtrt_stop_watching(const char *why)
 {
-    session().watching = false;
+    return guarded([&] {
+        if (session().rt)
+            barrier(why);
+        session().watching = false; // not before: operators elsewhere would meet what is evicted
+        return (int)DTR_OK;
+    });
 }
 
 EXPORT int dtrt_barrier(const char *why)
@@ -246,8 +251,8 @@ EXPORT int dtrt_close(int result, const char *why)
         dtr_error error;
         if (!s.session)
             return (int)DTR_OK;
-        s.watching = false;
         dtr_status before = dtr_barrier(s.rt, s.name("the session ends"), &error);
+        s.watching = false;
         if (before != DTR_OK)
             fail(before, error.text);
         dtr_allocator_emit(s.rt);

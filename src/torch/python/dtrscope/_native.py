@@ -39,12 +39,12 @@ _barrier = _function("barrier", _int, _text)
 _set_budget = _function("set_budget", _int, _long)
 _mark = _function("mark", None, _int, _text, _long)
 _stats = _function("stats", _long, _text, _long)
+_stop_watching = _function("stop_watching", _int, _text)
 _allow = _function("allow", None, _text)
 
 is_open = _function("is_open", _int)
 get_budget = _function("budget", _long)
 watch = _function("watch", None, _int)  # this thread's operators
-stop_watching = _function("stop_watching", None)
 evict_all = _function("evict_all", _long)
 allocator = _function("allocator", None, _long, _long)
 count_allocations = _function("count_allocations", None)
@@ -79,6 +79,10 @@ def close(result=0, why=None):
 
 def barrier(why):
     check(_barrier(_bytes(why)))
+
+
+def stop_watching(why):
+    check(_stop_watching(_bytes(why)))
 
 
 def set_budget(size):

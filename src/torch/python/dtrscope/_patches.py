@@ -207,8 +207,7 @@ def _patch_graphs():
 
     def capture_begin(self, *arguments, **keywords):
         if _native.is_open():
-            _native.barrier("a CUDA graph is captured")
-            _native.stop_watching()
+            _native.stop_watching("a CUDA graph is captured")
             self._dtrscope = True
         return begin(self, *arguments, **keywords)
 

@@ -147,9 +147,8 @@ class budget:
         del _state.depth[thread]
         _native.watch(0)
         if _native.is_open():
-            if not _state.depth:
-                _native.stop_watching()
-            _native.barrier("the budget ends")
+            end = _native.barrier if _state.depth else _native.stop_watching
+            end("the budget ends")
 
     def __call__(self, function):
         @functools.wraps(function)
