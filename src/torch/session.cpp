@@ -34,6 +34,18 @@ void drain(Session &s)
     }
 }
 
+// Does what had to wait, and frees recipes where nobody waits for the lock.
+void unlock(Session &s)
+{
+    drain(s);
+    std::vector<Recipe *> dropped;
+    dropped.swap(s.dropped);
+    depth = 0;
+    s.lock.unlock();
+    for (Recipe *recipe : dropped)
+        delete recipe;
+}
+
 } // namespace
 
 Session &session()
@@ -55,13 +67,7 @@ Busy::~Busy()
         depth--;
         return;
     }
-    drain(s);
-    std::vector<Recipe *> dropped;
-    dropped.swap(s.dropped);
-    depth = 0;
-    s.lock.unlock();
-    for (Recipe *recipe : dropped)
-        delete recipe;
+    unlock(s);
 }
 
 void let_go(c10::intrusive_ptr<Node> node, c10::DataPtr &&bytes)
@@ -75,13 +81,7 @@ void let_go(c10::intrusive_ptr<Node> node, c10::DataPtr &&bytes)
     if (depth == 0 && s.lock.try_lock()) {
         depth = 1;
         release(s, node.get());
-        drain(s);
-        std::vector<Recipe *> dropped;
-        dropped.swap(s.dropped);
-        depth = 0;
-        s.lock.unlock();
-        for (Recipe *recipe : dropped)
-            delete recipe;
+        unlock(s);
         return;
     }
     std::lock_guard<std::mutex> guard(s.waiting_lock);
