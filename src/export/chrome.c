@@ -143,6 +143,7 @@ static void write_counter(struct chrome *c, int64_t ts, const char *name, int64_
 
 static void write_point(struct chrome *c, const dtr_event *event, int64_t ts)
 {
+    char note[256];
     int64_t in_use;
     if (event->kind == DTR_EVENT_EVICTION) {
         write_instant(c, event, ts, "eviction", dtri_eviction_reason(event->u.eviction_.reason));
@@ -157,6 +158,10 @@ static void write_point(struct chrome *c, const dtr_event *event, int64_t ts)
         else
             write_counter(c, ts, "budget", event->u.budget_.budget);
     }
+    if (dtri_event_note(c->job->names, event, note, sizeof note))
+        write_instant(c, event, ts, note, NULL);
+    if (event->kind == DTR_EVENT_ALLOCATOR)
+        write_counter(c, ts, "bytes held by the allocator", event->u.allocator_.in_use);
     if (dtri_event_in_use(event, &in_use))
         write_counter(c, ts, "bytes in use", in_use);
 }

@@ -196,6 +196,17 @@ bool dtri_scores_of(const struct dtri_scores *scores, int64_t decision, double *
     return true;
 }
 
+bool dtri_event_note(const struct dtri_names *names, const dtr_event *event, char *out_text,
+                     size_t size)
+{
+    bool barrier = event->kind == DTR_EVENT_BARRIER;
+    if (!barrier && event->kind != DTR_EVENT_HAZARD)
+        return false;
+    snprintf(out_text, size, "%s: %s", barrier ? "barrier" : "kept",
+             dtri_names_text(names, barrier ? event->u.barrier_.name : event->u.hazard_.name));
+    return true;
+}
+
 bool dtri_event_in_use(const dtr_event *event, int64_t *out_bytes)
 {
     if (event->kind == DTR_EVENT_ALLOCATION)

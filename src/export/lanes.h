@@ -29,7 +29,8 @@ enum dtri_lane_group {
      DTRI_KIND_BIT(DTR_EVENT_ALLOCATION) | DTRI_KIND_BIT(DTR_EVENT_FREEING) |                      \
      DTRI_KIND_BIT(DTR_EVENT_EVICTION) | DTRI_KIND_BIT(DTR_EVENT_CANDIDATE) |                      \
      DTRI_KIND_BIT(DTR_EVENT_BUDGET) | DTRI_KIND_BIT(DTR_EVENT_OUT_OF_MEMORY) |                    \
-     DTRI_KIND_BIT(DTR_EVENT_MARK))
+     DTRI_KIND_BIT(DTR_EVENT_MARK) | DTRI_KIND_BIT(DTR_EVENT_BARRIER) |                            \
+     DTRI_KIND_BIT(DTR_EVENT_HAZARD) | DTRI_KIND_BIT(DTR_EVENT_ALLOCATOR))
 
 #define DTRI_LANES_MAX 256 /* of one group */
 
@@ -85,6 +86,10 @@ struct dtri_scores {
 void dtri_scores_feed(struct dtri_scores *scores, const dtr_event *event); /* any event */
 bool dtri_scores_of(const struct dtri_scores *scores, int64_t decision, double *out_score);
 
+/* Why histories were cut, or something is kept: "barrier: " or "kept: " and the cause; false for
+ * any other event. */
+bool dtri_event_note(const struct dtri_names *names, const dtr_event *event, char *out_text,
+                     size_t size);
 /* Bytes in use after an event that changes them; false for any other event. */
 bool dtri_event_in_use(const dtr_event *event, int64_t *out_bytes);
 

@@ -52,11 +52,12 @@ enum {
 };
 enum type { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, COUNTER = 4 };
 
-enum counter { IN_USE, BUDGET, EVICTED, COUNTERS };
+enum counter { IN_USE, BUDGET, EVICTED, ALLOCATOR, COUNTERS };
 static const char *const counter_names[] = {
     [IN_USE] = "bytes in use",
     [BUDGET] = "budget",
     [EVICTED] = "evicted bytes (total)",
+    [ALLOCATOR] = "bytes held by the allocator",
 };
 
 #define PROCESS_UUID    1
@@ -232,6 +233,7 @@ static void write_counter(struct perfetto *p, int64_t ts, enum counter counter, 
 
 static void write_point(struct perfetto *p, const dtr_event *event, int64_t ts)
 {
+    char note[256];
     int64_t in_use;
     if (event->kind == DTR_EVENT_EVICTION) {
         write_instant(p, event, ts, "eviction");
@@ -246,6 +248,10 @@ static void write_point(struct perfetto *p, const dtr_event *event, int64_t ts)
         else
             write_counter(p, ts, BUDGET, event->u.budget_.budget);
     }
+    if (dtri_event_note(p->job->names, event, note, sizeof note))
+        write_instant(p, event, ts, note);
+    if (event->kind == DTR_EVENT_ALLOCATOR)
+        write_counter(p, ts, ALLOCATOR, event->u.allocator_.in_use);
     if (dtri_event_in_use(event, &in_use))
         write_counter(p, ts, IN_USE, in_use);
 }
