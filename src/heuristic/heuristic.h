@@ -128,7 +128,7 @@ struct dtri_leaf {
     uint32_t storage; /* 0: the leaf is empty */
     uint32_t next_free;
     uint32_t stamp; /* of the entry in `limits` that counts */
-    bool queued;    /* waits to be refreshed */
+    bool queued;    /* waits to be refreshed; kept when the leaf is used anew */
     bool reset;     /* its cost may have shrunk since it was computed */
     bool tight;     /* is in the list of tight leaves; kept when the leaf is used anew */
     bool hidden;    /* while runners-up are sought: it does not take part */

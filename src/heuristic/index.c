@@ -205,15 +205,17 @@ static uint32_t leaf_new(struct dtri_index *x, uint32_t storage)
         leaf = (uint32_t)x->n_leaves++;
         x->leaves[leaf] = (struct dtri_leaf){0};
     }
-    x->leaves[leaf] = (struct dtri_leaf){.storage = storage,
-                                         .reset = true,
-                                         .tight = x->leaves[leaf].tight,
-                                         .stamp = x->leaves[leaf].stamp + 1};
+    struct dtri_leaf *l = &x->leaves[leaf];
+    *l = (struct dtri_leaf){.storage = storage,
+                            .reset = true,
+                            .queued = l->queued,
+                            .tight = l->tight,
+                            .stamp = l->stamp + 1};
     x->leaf_of[storage] = leaf;
     return leaf;
 }
 
-/* The queue holds each leaf at most once, and has room for all. */
+/* The queue holds each leaf at most once, also when it is used anew, and has room for all. */
 static void enqueue(struct dtri_index *x, uint32_t leaf)
 {
     if (!x->leaves[leaf].queued)
@@ -259,15 +261,8 @@ void dtri_index_gone(struct dtri_sel *sel, uint32_t storage)
 {
     struct dtri_index *x = &sel->index;
     uint32_t leaf = leaf_of(x, storage);
-    if (!leaf)
-        return;
-    if (x->leaves[leaf].queued) { /* the queue frees it, see refresh */
-        x->leaf_of[storage] = 0;
-        x->leaves[leaf].storage = 0;
-        expire(x, leaf);
-    } else {
+    if (leaf)
         leaf_free(x, leaf);
-    }
 }
 
 /* --- lines ------------------------------------------------------------------------------------ */
@@ -378,11 +373,8 @@ static void refresh(struct dtri_sel *sel, uint32_t leaf)
     struct dtri_index *x = &sel->index;
     struct dtri_leaf *l = &x->leaves[leaf];
     l->queued = false;
-    if (!l->storage) { /* gone while it waited */
-        l->next_free = x->free_leaf;
-        x->free_leaf = leaf;
+    if (!l->storage) /* gone while it waited */
         return;
-    }
     const struct dtri_storage *s = &sel->graph->storages[l->storage];
     if (!s->pool_index) {
         leaf_free(x, leaf);

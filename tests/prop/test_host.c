@@ -386,12 +386,12 @@ static void test_without_memory(void **state)
 
 /* --- what is refused -------------------------------------------------------------------------- */
 
-static void setup(struct world *w, int64_t budget)
+static void setup_with(struct world *w, int64_t budget, const char *heuristic)
 {
     dtr_error error = {0};
     static dtr_backend backend;
     dtr_runtime_options options;
-    dtr_selector_options choice = {.heuristic = "dtr-eq"};
+    dtr_selector_options choice = {.heuristic = heuristic};
     backend = (dtr_backend){w, backend_alloc, backend_free, backend_run, NULL, NULL};
     dtr_runtime_options_init(&options);
     options.backend = &backend;
@@ -399,6 +399,11 @@ static void setup(struct world *w, int64_t budget)
     options.budget_bytes = budget;
     assert_ok(dtr_selector_new(&choice, &options.selector, &error), &error);
     assert_ok(dtr_runtime_new(&options, &w->rt, &error), &error);
+}
+
+static void setup(struct world *w, int64_t budget)
+{
+    setup_with(w, budget, "dtr-eq");
 }
 
 static dtr_status adopt(struct world *w, dtr_tensor *inputs, int n, int take, bool constant,
@@ -409,6 +414,8 @@ static dtr_status adopt(struct world *w, dtr_tensor *inputs, int n, int take, bo
     *payload = (struct payload){1, &w->payloads};
     w->payloads++;
     void *data[1] = {take < 0 ? block_new(w) : NULL};
+    if (data[0])
+        ((struct block *)data[0])->value = 1;
     dtr_output size = {.bytes = 16, .view_of = -1};
     dtr_call call = {.name = DTR_NONE,
                      .payload = payload,
@@ -497,6 +504,66 @@ static void test_deep_chain_in_place(void **state)
     assert_int_equal(w.blocks, 0);
 }
 
+/* --- size ------------------------------------------------------------------------------------- */
+
+/* Forwards through a chain of operators, which all stay, and back. */
+static void train_step(struct world *w, dtr_tensor x)
+{
+    enum { DEPTH = 30 };
+    dtr_error error = {0};
+    dtr_tensor chain[DEPTH + 1] = {x}, gradient = x;
+    for (int i = 0; i < DEPTH; i++) {
+        assert_ok(dtr_hold(w->rt, &chain[i], 1, 16, &error), &error);
+        assert_ok(adopt(w, &chain[i], 1, -1, false, &chain[i + 1], &error), &error);
+    }
+    for (int i = DEPTH; i > 0; i--) {
+        dtr_tensor inputs[] = {chain[i], gradient}, made;
+        assert_ok(dtr_hold(w->rt, inputs, 2, 16, &error), &error);
+        assert_ok(adopt(w, inputs, 2, -1, false, &made, &error), &error);
+        if (gradient != x)
+            assert_int_equal(dtr_release(w->rt, gradient), DTR_OK);
+        assert_int_equal(dtr_release(w->rt, chain[i]), DTR_OK);
+        gradient = made;
+    }
+    assert_int_equal(dtr_release(w->rt, gradient), DTR_OK);
+}
+
+/* A run may go on for days: once it repeats itself, it needs no more host memory. */
+static void steady(const char *heuristic, int64_t budget)
+{
+    enum { WARM = 150 };
+    struct world w = {0};
+    struct fault count;
+    dtr_error error = {0};
+    dtr_tensor x;
+    setup_with(&w, budget, heuristic);
+    struct block *first = block_new(&w);
+    first->value = 1;
+    assert_ok(dtr_adopt_constant(w.rt, 16, first, &x, &error), &error);
+    for (int i = 0; i < WARM; i++)
+        train_step(&w, x);
+    fault_begin(&count, INT64_MAX, false);
+    for (int i = 0; i < 4 * WARM; i++) /* arrays that grow would double */
+        train_step(&w, x);
+    fault_end(&count);
+    if (count.n)
+        fail_msg("%s, budget %lld: %lld more allocations", heuristic, (long long)budget,
+                 (long long)count.n);
+    dtr_runtime_free(w.rt);
+    assert_int_equal(w.blocks, 0);
+}
+
+static void test_steady(void **state)
+{
+    static const char *const heuristics[] = {"dtr", "dtr-eq", "dtr-local", "lru", "size", "random"};
+    (void)state;
+    for (size_t h = 0; h < sizeof heuristics / sizeof *heuristics; h++) {
+        steady(heuristics[h], DTR_NONE);
+        steady(heuristics[h], 16 * 100);
+        steady(heuristics[h], 16 * 20);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -504,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_without_memory),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_deep_chain_in_place),
+        cmocka_unit_test(test_steady),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
