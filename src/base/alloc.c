@@ -5,6 +5,7 @@
 
 static _Thread_local dtri_alloc_fault fault_fn;
 static _Thread_local void *fault_user;
+static _Thread_local bool faults_paused;
 
 void dtri_alloc_set_fault(dtri_alloc_fault fault, void *user)
 {
@@ -12,9 +13,14 @@ void dtri_alloc_set_fault(dtri_alloc_fault fault, void *user)
     fault_user = user;
 }
 
+void dtri_alloc_pause_faults(bool paused)
+{
+    faults_paused = paused;
+}
+
 static bool fails(void)
 {
-    return fault_fn && fault_fn(fault_user);
+    return fault_fn && !faults_paused && fault_fn(fault_user);
 }
 
 void *dtri_malloc(size_t bytes)

@@ -16,6 +16,9 @@ char *dtri_strdup(const char *text);
 /* Asked before every allocation of this thread; true makes it fail.  NULL: never.  For tests. */
 typedef bool (*dtri_alloc_fault)(void *user);
 void dtri_alloc_set_fault(dtri_alloc_fault fault, void *user);
+/* While paused, this thread's allocations are not asked about: a check of the library's own state
+ * is not what a test counts. */
+void dtri_alloc_pause_faults(bool paused);
 
 /* Makes room for `need` elements in the array `block` with room for `cap`: true if there is.  On
  * failure both stay as they were. */

@@ -51,7 +51,9 @@ void dtri_self_check(dtr_runtime *rt)
     if (rt->check_delay-- > 0)
         return;
     rt->check_delay = (uint32_t)(rt->stats.storages / 256);
+    dtri_alloc_pause_faults(true);
     dtr_status status = dtr_runtime_check(rt, &error);
+    dtri_alloc_pause_faults(false);
     if (status == DTR_E_NOMEM)
         return;
     if (status != DTR_OK) {
