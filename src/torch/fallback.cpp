@@ -97,35 +97,6 @@ void describe_tensor(std::string &text, c10::IntArrayRef sizes, caffe2::TypeMeta
     text += ']';
 }
 
-bool starts_with(const std::string &text, const char *prefix)
-{
-    return text.compare(0, strlen(prefix), prefix) == 0;
-}
-
-// Operators that give out memory that nobody has written to.  What a program does with it may not
-// pass here, so it is kept, until an operator writes all of it.
-bool makes_raw(const OperatorInfo &info)
-{
-    return starts_with(info.name, "aten::empty") || starts_with(info.name, "aten::new_empty") ||
-           starts_with(info.name, "aten::_empty");
-}
-
-// Whether an in-place operator's result does not depend on what was there.
-bool overwrites(const OperatorInfo &info, const c10::Argument &argument)
-{
-    static const char *const names[] = {
-        "aten::zero_",      "aten::fill_",   "aten::copy_",       "aten::bernoulli_",
-        "aten::uniform_",   "aten::normal_", "aten::random_",     "aten::exponential_",
-        "aten::geometric_", "aten::cauchy_", "aten::log_normal_",
-    };
-    if (argument.kwarg_only())
-        return true; // out=
-    for (const char *name : names)
-        if (info.name == name || starts_with(info.name, (std::string(name) + ".").c_str()))
-            return true;
-    return false;
-}
-
 bool covers_storage(const c10::TensorImpl &tensor, size_t nbytes)
 {
     return tensor.is_non_overlapping_and_dense() &&
@@ -261,8 +232,7 @@ class Call
         Input &in = inputs_[(size_t)input];
         if (written) {
             in.covered = in.raw = false;
-            if (!in.written && in.node->raw &&
-                overwrites(info_, op_.schema().arguments()[(size_t)i]) &&
+            if (!in.written && in.node->raw && info_.overwrites[(size_t)i] &&
                 covers_storage(impl, in.node->nbytes) && !taken_elsewhere(input, i))
                 in.covered = true;
             in.written = true;
@@ -551,7 +521,7 @@ class Call
             let_inputs_go();
             return;
         }
-        if (makes_raw(info_))
+        if (info_.makes_raw)
             constant_ = true;
         drop_covered();
         submit();
@@ -688,7 +658,7 @@ class Call
     void settle(Node &node, dtr_tensor handle, const Input &changed)
     {
         node.handle = handle;
-        node.raw = makes_raw(info_);
+        node.raw = info_.makes_raw;
         if (!changed.node)
             return;
         auto old = holder_of(changed.node);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/enum_tag.h>
 
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
@@ -45,6 +46,25 @@ void describe_batch_norm(OperatorInfo &info, const std::string &name)
         }
 }
 
+bool starts_with(const std::string &text, const char *prefix)
+{
+    return text.compare(0, std::strlen(prefix), prefix) == 0;
+}
+
+// In-place operators whose result does not depend on what was there.
+bool overwrites_self(const std::string &name)
+{
+    static const char *const names[] = {
+        "aten::zero_",   "aten::fill_",        "aten::copy_",      "aten::bernoulli_",
+        "aten::normal_", "aten::exponential_", "aten::geometric_", "aten::uniform_",
+        "aten::random_", "aten::log_normal_",  "aten::cauchy_",
+    };
+    for (const char *known : names)
+        if (name == known)
+            return true;
+    return false;
+}
+
 struct Table {
     std::mutex mutex;
     std::unordered_map<const c10::FunctionSchema *, std::unique_ptr<OperatorInfo>> infos;
@@ -76,6 +96,8 @@ void describe_arguments(OperatorInfo &info, const c10::FunctionSchema &schema)
         bool is_stats = (int)i == info.stats[0] || (int)i == info.stats[1];
         bool writes = argument.alias_info() && argument.alias_info()->isWrite() && !is_stats;
         info.writes.push_back(writes);
+        bool is_out = argument.kwarg_only(); // out=
+        info.overwrites.push_back(writes && (is_out || overwrites_self(schema.name())));
         info.any_write = info.any_write || writes;
         std::string type = argument.type()->str();
         if (type.find("Generator") != std::string::npos)
@@ -96,15 +118,15 @@ std::unique_ptr<OperatorInfo> describe(const c10::OperatorHandle &op, const Tabl
     describe_batch_norm(*info, name);
     describe_arguments(*info, schema);
     // Operators that compute nothing: ours, and the marks of PyTorch's profiler.
-    info->is_ours =
-        name.compare(0, 10, "dtrscope::") == 0 || name.compare(0, 10, "profiler::") == 0;
-    info->is_known = name.compare(0, 6, "aten::") == 0 || name.compare(0, 7, "prims::") == 0 ||
+    info->is_ours = starts_with(name, "dtrscope::") || starts_with(name, "profiler::");
+    info->is_known = starts_with(name, "aten::") || starts_with(name, "prims::") ||
                      t.allowed.count(name) || t.allowed.count(info->name);
+    info->makes_raw = starts_with(name, "aten::empty") || starts_with(name, "aten::new_empty") ||
+                      starts_with(name, "aten::_empty");
     info->is_view = !info->any_write && only_views(schema);
     info->is_random = info->generator >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
     // resize_ changes sizes too, but may move the bytes.
-    info->is_metadata =
-        op.hasTag(at::Tag::inplace_view) && name.compare(0, 12, "aten::resize") != 0;
+    info->is_metadata = op.hasTag(at::Tag::inplace_view) && !starts_with(name, "aten::resize");
     return info;
 }
 

@@ -10,9 +10,13 @@ namespace dtrt
 {
 
 struct OperatorInfo {
-    std::string name;         // with its overload: aten::add.Tensor
-    std::vector<bool> writes; // per argument: changed in place
+    std::string name;             // with its overload: aten::add.Tensor
+    std::vector<bool> writes;     // per argument: changed in place
+    std::vector<bool> overwrites; // and then the result does not depend on what was there
     bool any_write = false;
+    // Gives out memory that nobody has written to.  What a program does with it may not pass the
+    // dispatcher, so it is kept, until an operator writes all of it.
+    bool makes_raw = false;
     bool is_view = false;     // outputs are views of an input; nothing is computed
     bool is_metadata = false; // changes sizes or strides only, in place
     bool is_random = false;
