@@ -60,10 +60,11 @@ def operators(context, rounds, n):
             for name, case in cases.items()}
 
 
-def steps(context, rounds, repeat):
+def steps(context, rounds, repeat, scale):
+    """Forwards and backwards.  Scale 1: milliseconds a step, hundreds of operators; 8: as many, with more to do."""
     rows = {}
     for name in ("mlp", "cnn", "lstm", "transformer", "tree"):
-        model = models.make(name)
+        model = models.make(name, scale=scale)
 
         def run(model=model):
             for i in range(repeat):
@@ -81,8 +82,12 @@ def steps(context, rounds, repeat):
             with context():
                 run()
             return (time.perf_counter() - begin) / repeat
-        rows[name] = paired(plain, within, rounds)
+        rows[name if scale == 1 else f"{name}, {scale} times as wide"] = paired(plain, within, rounds)
     return rows
+
+
+def cases(context, rounds, n, repeat):
+    return {**operators(context, rounds, n), **steps(context, rounds, repeat, 1), **steps(context, rounds, 1, 8)}
 
 
 def main():
@@ -93,14 +98,11 @@ def main():
     rounds, n, repeat = (5, 2000, 2) if quick else (15, 20000, 5)
     results = {"torch": torch.__version__, "loaded and idle": {"add": idle(rounds, n)}}
     import dtrscope
-    results["no budget"] = {**operators(lambda: dtrscope.budget(None), rounds, n),
-                            **steps(lambda: dtrscope.budget(None), rounds, repeat)}
+    results["no budget"] = cases(lambda: dtrscope.budget(None), rounds, n, repeat)
     dtrscope.close()
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "bench.dtr.sqlite")
-        results["recorded"] = {
-            **operators(lambda: dtrscope.budget(None, record=path), rounds, n // 4),
-            **steps(lambda: dtrscope.budget(None, record=path), rounds, repeat)}
+        results["recorded"] = cases(lambda: dtrscope.budget(None, record=path), rounds, n // 4, repeat)
         dtrscope.close()
     results["closed"] = {"add": operators(contextlib.nullcontext, rounds, n)["add"]}
     print(json.dumps(results))

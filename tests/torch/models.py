@@ -1,30 +1,33 @@
-"""Small models, each with a training step that makes its own batch: what the tests train."""
+"""Models, each with a training step that makes its own batch: what the tests train, small, and the bench,
+`scale` times as wide."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
 
 class Mlp(nn.Module):
-    def __init__(self):
+    def __init__(self, scale=1):
         super().__init__()
+        self.width = 128 * scale
         self.layers = nn.Sequential(*[layer for _ in range(6) for layer in
-                                      (nn.Linear(128, 128), nn.ReLU(), nn.Dropout(0.1))])
+                                      (nn.Linear(self.width, self.width), nn.ReLU(), nn.Dropout(0.1))])
 
     def loss(self, step):
-        return self.layers(torch.randn(256, 128)).square().mean()
+        return self.layers(torch.randn(256, self.width)).square().mean()
 
 
 class Cnn(nn.Module):
     """Batch norm, dropout, and activations in place."""
 
-    def __init__(self):
+    def __init__(self, scale=1):
         super().__init__()
+        a, b = 16 * scale, 32 * scale
         self.body = nn.Sequential(
-            nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
-            nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
+            nn.Conv2d(3, a, 3, padding=1), nn.BatchNorm2d(a), nn.ReLU(inplace=True),
+            nn.Conv2d(a, a, 3, padding=1), nn.BatchNorm2d(a), nn.ReLU(inplace=True),
             nn.MaxPool2d(2), nn.Dropout(0.2),
-            nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32, momentum=None), nn.ReLU(inplace=True),
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+            nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b, momentum=None), nn.ReLU(inplace=True),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(b, 10))
 
     def loss(self, step):
         target = torch.randint(10, (8,))
@@ -34,14 +37,15 @@ class Cnn(nn.Module):
 class Lstm(nn.Module):
     """A cell called in a loop, and one of PyTorch's own layers."""
 
-    def __init__(self, steps=30):
+    def __init__(self, scale=1, steps=30):
         super().__init__()
-        self.cell, self.layer, self.steps = nn.LSTMCell(16, 32), nn.LSTM(32, 32), steps
-        self.out = nn.Linear(32, 1)
+        self.width, self.steps = 32 * scale, steps
+        self.cell, self.layer = nn.LSTMCell(16, self.width), nn.LSTM(self.width, self.width)
+        self.out = nn.Linear(self.width, 1)
 
     def loss(self, step):
         x = torch.randn(self.steps, 32, 16)
-        h = c = torch.zeros(32, 32)
+        h = c = torch.zeros(32, self.width)
         seen = []
         for t in range(self.steps):
             h, c = self.cell(x[t], (h, c))
@@ -65,11 +69,12 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self):
+    def __init__(self, scale=1):
         super().__init__()
-        self.embed, self.place = nn.Embedding(50, 32), nn.Parameter(torch.randn(24, 32) * 0.1)
-        self.blocks = nn.Sequential(*[Block(32, 4) for _ in range(3)])
-        self.head = nn.Linear(32, 50)
+        width = 32 * scale
+        self.embed, self.place = nn.Embedding(50, width), nn.Parameter(torch.randn(24, width) * 0.1)
+        self.blocks = nn.Sequential(*[Block(width, 4) for _ in range(3)])
+        self.head = nn.Linear(width, 50)
 
     def loss(self, step):
         tokens = torch.randint(50, (8, 25))
@@ -80,10 +85,11 @@ class Transformer(nn.Module):
 class Tree(nn.Module):
     """Another tree each step, which branches on values."""
 
-    def __init__(self):
+    def __init__(self, scale=1):
         super().__init__()
-        self.join, self.leaf = nn.Linear(128, 64), nn.Linear(16, 64)
-        self.left = nn.Linear(64, 64)
+        width = 64 * scale
+        self.join, self.leaf = nn.Linear(2 * width, width), nn.Linear(16, width)
+        self.left = nn.Linear(width, width)
 
     def grow(self, depth):
         if depth == 0 or torch.rand(1).item() < 0.1:
@@ -153,6 +159,6 @@ MODELS = {"mlp": Mlp, "cnn": Cnn, "lstm": Lstm, "transformer": Transformer, "tre
           "unet": Unet, "gan": UnrolledGan}
 
 
-def make(name):
+def make(name, **size):
     torch.manual_seed(0)
-    return MODELS[name]()
+    return MODELS[name](**size)
