@@ -239,7 +239,7 @@ class Call
         } else if (in.covered) {
             in.covered = false; // read as well
         }
-        recipe_->tensors.push_back({(int16_t)i, element, input, written, Shell(impl)});
+        recipe_->add(impl, i, element, input, written);
     }
 
     bool taken_elsewhere(int input, int i) const
@@ -316,8 +316,8 @@ class Call
         if (info_.any_write)
             return 0;
         for (const TensorArgument &t : recipe_->tensors) {
-            int64_t size = (int64_t)t.shell.dtype.itemsize();
-            for (int64_t n : t.shell.sizes)
+            int64_t size = (int64_t)t.dtype.itemsize();
+            for (int64_t n : recipe_->sizes(t))
                 size *= n;
             bytes = std::max(bytes, size);
         }
@@ -708,7 +708,7 @@ class Call
         for (const TensorArgument &t : recipe_->tensors) {
             if (!text.empty())
                 text += ' ';
-            describe_tensor(text, t.shell.sizes, t.shell.dtype);
+            describe_tensor(text, recipe_->sizes(t), t.dtype);
         }
         text += text.empty() ? "->" : " ->";
         each_tensor(*stack_, n, [&](const at::Tensor &tensor, int, int) {

@@ -83,22 +83,23 @@ c10::intrusive_ptr<c10::StorageImpl> copy_of(const c10::intrusive_ptr<c10::Stora
 
 } // namespace
 
-Shell::Shell(const c10::TensorImpl &tensor)
-    : sizes(tensor.sizes().begin(), tensor.sizes().end()),
-      strides(tensor.strides().begin(), tensor.strides().end()), offset(tensor.storage_offset()),
-      dtype(tensor.dtype()), keys(tensor.key_set()), wrapped_number(tensor.is_wrapped_number())
+void Recipe::add(const c10::TensorImpl &tensor, int argument, int element, int input, bool written)
 {
+    const auto place = (uint32_t)geometry.size();
+    const auto dims = (uint16_t)tensor.dim();
+    geometry.append(tensor.sizes().begin(), tensor.sizes().end());
+    geometry.append(tensor.strides().begin(), tensor.strides().end());
+    tensors.push_back({tensor.storage_offset(), tensor.key_set(), element, input, place, dims,
+                       (int16_t)argument, tensor.dtype(), written});
 }
 
-at::Tensor Shell::over(c10::intrusive_ptr<c10::StorageImpl> storage) const
+at::Tensor Recipe::view(const TensorArgument &t, c10::intrusive_ptr<c10::StorageImpl> storage) const
 {
     at::Tensor tensor =
-        at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), keys, dtype);
+        at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), t.keys, t.dtype);
     c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
-    impl->set_sizes_and_strides(sizes, strides);
-    impl->set_storage_offset(offset);
-    if (wrapped_number)
-        impl->set_wrapped_number(true);
+    impl->set_sizes_and_strides(sizes(t), strides(t));
+    impl->set_storage_offset(t.offset);
     return tensor;
 }
 
@@ -122,7 +123,7 @@ Recipe::replay(const std::vector<c10::intrusive_ptr<c10::StorageImpl>> &inputs)
         if (value.isList())
             value = value.toList().copy();
     for (const TensorArgument &t : tensors) {
-        at::Tensor tensor = t.shell.over(storages[t.input]);
+        at::Tensor tensor = view(t, storages[t.input]);
         if (t.element < 0)
             stack[t.argument] = std::move(tensor);
         else

@@ -11,24 +11,18 @@
 namespace dtrt
 {
 
-// A tensor without its storage: what a view is.
-struct Shell {
-    c10::SmallVector<int64_t, 5> sizes, strides;
-    int64_t offset;
-    caffe2::TypeMeta dtype;
-    c10::DispatchKeySet keys;
-    bool wrapped_number;
-
-    explicit Shell(const c10::TensorImpl &tensor);
-    at::Tensor over(c10::intrusive_ptr<c10::StorageImpl> storage) const;
-};
-
+// A tensor argument without its storage: a view to be made over it.  Kept small: a step has one for
+// every tensor that an operator takes.
 struct TensorArgument {
-    int16_t argument;
+    int64_t offset;
+    c10::DispatchKeySet keys;
     int32_t element; // of a list, or -1
     int32_t input;   // of the operator, as the runtime knows it; beyond its inputs: fresh memory
+    uint32_t place;  // in the recipe's geometry: `dims` sizes, then as many strides
+    uint16_t dims;
+    int16_t argument;
+    caffe2::TypeMeta dtype;
     bool written;
-    Shell shell;
 };
 
 // Where an output's bytes are found after a replay.
@@ -44,6 +38,7 @@ struct Recipe {
     const OperatorInfo *info;
     std::vector<c10::IValue> arguments; // None where a tensor goes
     c10::SmallVector<TensorArgument, 3> tensors;
+    c10::SmallVector<int64_t, 12> geometry; // of the tensors
     c10::SmallVector<Output, 1> outputs;
     // Storages of constants from elsewhere: the bytes that a replay reads have to stay.
     c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 2> kept;
@@ -55,6 +50,16 @@ struct Recipe {
         : op(handle), info(&about), grad_mode(c10::GradMode::is_enabled())
     {
     }
+    void add(const c10::TensorImpl &tensor, int argument, int element, int input, bool written);
+    c10::IntArrayRef sizes(const TensorArgument &t) const
+    {
+        return {geometry.data() + t.place, t.dims};
+    }
+    c10::IntArrayRef strides(const TensorArgument &t) const
+    {
+        return {geometry.data() + t.place + t.dims, t.dims};
+    }
+    at::Tensor view(const TensorArgument &t, c10::intrusive_ptr<c10::StorageImpl> storage) const;
     // Runs it on the storages of its inputs, on copies of those that it changes.  Returns the bytes
     // of each output.  Throws what the operator throws.
     std::vector<c10::DataPtr>
