@@ -632,6 +632,7 @@ class Call
         finish_recipe();
         call.payload_free = drop_recipe;
         call.payload = recipe_.release();
+        take_slots(out); // before it is adopted, since it may be evicted at once
         dtr_error error;
         dtr_status status = dtr_adopt(s_.rt, &call, &run, out.made.data(), &error);
         if (status != DTR_OK && status != DTR_E_OUT_OF_MEMORY)
@@ -643,8 +644,19 @@ class Call
             raise(status, error, info_.name.c_str());
     }
 
+    // The bytes of what is changed in place belong to the new node.
+    void take_slots(Outputs &out)
+    {
+        for (size_t i = 0; i < out.nodes.size(); i++)
+            if (out.takes[i] >= 0)
+                out.changed[i].node->slot->bind(out.nodes[i].get());
+    }
+
     void give_up(Outputs &out, dtr_status status, const dtr_error &error)
     {
+        for (size_t i = 0; i < out.nodes.size(); i++)
+            if (out.takes[i] >= 0)
+                out.nodes[i]->slot->bind(out.changed[i].node);
         for (void *data : out.data)
             if (Slot *slot = static_cast<Slot *>(data)) {
                 slot->unbind();
@@ -662,12 +674,8 @@ class Call
         if (!changed.node)
             return;
         auto old = holder_of(changed.node);
-        if (old->handle != DTR_NO_TENSOR) { // its bytes were taken, and its reference
-            Slot *slot = old->slot;
-            old->handle = DTR_NO_TENSOR;
-            old->resident = false;
-            slot->bind(&node);
-        }
+        old->handle = DTR_NO_TENSOR; // its bytes were taken, and its reference
+        old->resident = false;
         old->impl.reset();
         old->done = true;
         TrackedStorage *tracked = as_tracked(changed.storage.get());
