@@ -25,8 +25,9 @@ extern "C" {
 #endif
 
 /* Brings back each tensor, keeps all their storages in place, and evicts until `bytes` more fit.  A
- * tensor may occur several times.  Reserves the host memory for adopting an operator with these
- * inputs and up to n + 8 outputs, if that comes next.  On failure nothing is held. */
+ * tensor may occur several times.  With 0 bytes only what is missing can fail for want of memory.
+ * Reserves the host memory for adopting an operator with these inputs and up to n + 8 outputs, if
+ * that comes next.  On failure nothing is held. */
 DTR_API dtr_status dtr_hold(dtr_runtime *runtime, const dtr_tensor *tensors, int n, int64_t bytes,
                             dtr_error *error);
 /* Lets go of them. */
@@ -72,10 +73,10 @@ DTR_API int64_t dtr_dependents(dtr_runtime *runtime, dtr_tensor tensor);
 /* Brings back every tensor that has a reference and makes it a constant; forgets every operator and
  * the bytes that nobody refers to.  Afterwards nothing depends on anything: tensors may be changed
  * or outlive the runtime's care.  May exceed the budget, which is reported as an overshoot: when
- * nothing is left to evict, or when twice as many operators were replayed as there are, since
- * evicting what comes next would not end.  The limit on replays does not end it.  `cause` (a NAME
- * id or DTR_NONE) is for the record. DTR_E_STATE when a storage has views.  After another failure
- * some tensors are constants and others not. */
+ * nothing is left to evict, or up to what stays in the end, and, since evicting what comes next
+ * would not end, by an eighth more each time as many operators were replayed as there are.  The
+ * limit on replays does not end it.  `cause` (a NAME id or DTR_NONE) is for the record. DTR_E_STATE
+ * when a storage has views.  After another failure some tensors are constants and others not. */
 DTR_API dtr_status dtr_barrier(dtr_runtime *runtime, int64_t cause, dtr_error *error);
 
 /* Has nothing depend on one constant, so that it may be changed.  What was computed from it
@@ -84,6 +85,10 @@ DTR_API dtr_status dtr_barrier(dtr_runtime *runtime, int64_t cause, dtr_error *e
  * constant. */
 DTR_API dtr_status dtr_isolate(dtr_runtime *runtime, dtr_tensor tensor, int64_t cause,
                                dtr_error *error);
+
+/* Says why a tensor is a constant (a NAME id), which an error for want of memory repeats.  A
+ * barrier says it of what it makes constant. */
+DTR_API void dtr_set_cause(dtr_runtime *runtime, dtr_tensor tensor, int64_t cause);
 
 /* Evicts everything that can be evicted; returns how many storages that were. */
 DTR_API int64_t dtr_evict_all(dtr_runtime *runtime);

@@ -174,6 +174,9 @@ typedef struct dtr_stats {
 
 DTR_API void dtr_runtime_stats(const dtr_runtime *runtime, dtr_stats *out_stats);
 
+/* From now on nothing is emitted; the runtime goes on. */
+DTR_API void dtr_runtime_stop_recording(dtr_runtime *runtime);
+
 /* Holds every object against its invariants (bytes in use = sum over resident storages, a pinned
  * storage is never evicted, ...).  DTR_OK, or DTR_E_STATE and a sentence that names the object.
  * Debug builds call it after each public call on small runtimes. */

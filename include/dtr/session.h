@@ -63,6 +63,10 @@ DTR_API void dtr_session_pause(dtr_session *session, bool pause);
 DTR_API void dtr_session_dump(dtr_session *session);
 /* Tells how the run ended; without it, closing says DTR_OK. */
 DTR_API void dtr_session_set_result(dtr_session *session, dtr_status result, const char *why);
+/* Writes the results and closes the file; the runtime goes on unrecorded, until dtr_session_close:
+ * for a program that is about to end and whose tensors may still be asked for.  Errors as there. */
+DTR_API dtr_status dtr_session_stop_recording(dtr_session *session, dtr_recorder_stats *out_stats,
+                                              dtr_error *error);
 /* Writes the results, closes the file and frees the runtime.  Accepts NULL.  A failure means that
  * the file is not complete; *out_stats (optional) are the recorder's counts, all 0 without one. */
 DTR_API dtr_status dtr_session_close(dtr_session *session, dtr_recorder_stats *out_stats,

@@ -4,6 +4,9 @@
  * storage of a finite pool or finds the pool empty, which is a result and not an error of ours. */
 #include "core/core.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "base/error.h"
 
 /* Inputs and outputs of one operator: what it needs if all else were evicted. */
@@ -59,17 +62,85 @@ dtr_status dtri_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dtr_
                          "%s does not fit: its inputs and outputs alone are %lld bytes and the "
                          "budget is %lld; raise the budget",
                          name, (long long)alone, (long long)rt->budget);
+    char held[256];
+    dtri_describe_held(rt, held, sizeof held);
     return dtri_fail(error, DTR_E_OUT_OF_MEMORY, 0,
                      "%s needs %lld bytes, %lld of the budget of %lld are in use, and nothing is "
-                     "left to evict; raise the budget or try another heuristic",
+                     "left to evict%s; raise the budget or try another heuristic",
                      name, (long long)needed, (long long)rt->stats.in_use_bytes,
-                     (long long)rt->budget);
+                     (long long)rt->budget, held);
 }
 
-bool dtri_may_overshoot(const dtr_runtime *rt)
+/* --- what holds the memory -------------------------------------------------------------------- */
+
+struct holding {
+    int64_t bytes, n;
+    int32_t cause;
+};
+
+enum { MAX_HOLDINGS = 32, LOCKED = -2 };
+
+static void count_holding(struct holding *h, size_t *n, int32_t cause, int64_t bytes)
 {
-    bool relaxed = rt->relax_at != DTR_NONE && rt->stats.rematerializations >= rt->relax_at;
-    return rt->allow_overshoot && (rt->graph.n_pool == 0 || relaxed);
+    size_t i = 0;
+    while (i < *n && h[i].cause != cause)
+        i++;
+    if (i == MAX_HOLDINGS)
+        return;
+    if (i == *n)
+        h[(*n)++] = (struct holding){.cause = cause};
+    h[i].bytes += bytes;
+    h[i].n++;
+}
+
+static int more_bytes(const void *a, const void *b)
+{
+    const struct holding *x = a, *y = b;
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+static const char *holding_name(const dtr_runtime *rt, int32_t cause)
+{
+    return cause == LOCKED ? "what running operators take"
+           : cause >= 0    ? rt->names.texts[cause]
+                           : "constants";
+}
+
+void dtri_describe_held(const dtr_runtime *rt, char *text, size_t size)
+{
+    struct holding h[MAX_HOLDINGS];
+    size_t n = 0, at = 0;
+    for (uint32_t i = 1; i < rt->graph.n_storages; i++) {
+        const struct dtri_storage *s = &rt->graph.storages[i];
+        if (s->state == DTRI_RESIDENT && s->bytes)
+            count_holding(h, &n, s->constant || s->pinned ? s->cause : LOCKED, s->bytes);
+    }
+    qsort(h, n, sizeof *h, more_bytes);
+    text[0] = '\0';
+    for (size_t i = 0; i < n && i < 3 && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%lld in %.80s (%lld)", i ? ", " : ": ",
+                               (long long)h[i].bytes, holding_name(rt, h[i].cause),
+                               (long long)h[i].n);
+}
+
+/* --- exceeding the budget --------------------------------------------------------------------- */
+
+/* A barrier that cannot keep the budget evicts all the same, down to what it will need at its end;
+ * when replays become many, that grows. */
+static bool within_relaxed(dtr_runtime *rt, int64_t needed)
+{
+    if (rt->relax_at == DTR_NONE)
+        return false;
+    while (rt->stats.rematerializations >= rt->relax_at) {
+        rt->relax_at += (int64_t)rt->n_ops + 100;
+        rt->relax_bytes += rt->relax_bytes / 8 + 1;
+    }
+    return needed <= rt->relax_bytes - rt->stats.in_use_bytes;
+}
+
+bool dtri_may_overshoot(dtr_runtime *rt, int64_t needed)
+{
+    return rt->allow_overshoot && (rt->graph.n_pool == 0 || within_relaxed(rt, needed));
 }
 
 void dtri_overshoot(dtr_runtime *rt, int64_t needed, uint32_t op)
@@ -160,7 +231,7 @@ dtr_status dtri_make_room(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
     if (rt->budget == DTR_NONE)
         return DTR_OK;
     while (rt->budget - rt->stats.in_use_bytes < needed) {
-        if (op && dtri_may_overshoot(rt)) {
+        if (op && dtri_may_overshoot(rt, needed)) {
             dtri_overshoot(rt, needed, op);
             return DTR_OK;
         }

@@ -54,6 +54,7 @@ struct dtri_storage {
     uint8_t state;        /* enum dtri_state */
     bool pinned;          /* for ever */
     bool constant;
+    int32_t cause; /* NAME id of why it is one, or DTR_NONE */
 };
 
 struct dtri_tensor {
@@ -189,7 +190,9 @@ struct dtr_runtime {
         above_budget; /* a new budget could not be met, or an operator overshot, since all fitted */
     int n_runners_up;
     int64_t budget, remat_limit, remat_ratio;
-    int64_t relax_at; /* count of replays from which on the budget may be exceeded, or DTR_NONE */
+    /* While a barrier brings tensors back: how much may be in use, and the count of replays at
+     * which that grows; DTR_NONE when there is none. */
+    int64_t relax_bytes, relax_at;
 
     struct dtri_tensor *tensors;
     size_t n_tensors, cap_tensors;
@@ -298,7 +301,9 @@ dtr_status dtri_evict_one(dtr_runtime *rt, int64_t needed, uint32_t op, dtr_erro
 
 /* Whether an operator may run above the budget: nothing is left to evict, or a barrier has replayed
  * so much that evicting more would not end. */
-bool dtri_may_overshoot(const dtr_runtime *rt);
+bool dtri_may_overshoot(dtr_runtime *rt, int64_t needed);
+/* ": " and what holds most of the memory, and how many storages, for an error. */
+void dtri_describe_held(const dtr_runtime *rt, char *text, size_t size);
 void dtri_overshoot(dtr_runtime *rt, int64_t needed, uint32_t op); /* reports it */
 /* What to say when nothing is left to evict. */
 dtr_status dtri_out_of_memory(dtr_runtime *rt, uint32_t op, int64_t needed, dtr_error *error);

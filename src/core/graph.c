@@ -43,6 +43,7 @@ uint32_t dtri_storage_new(dtr_runtime *rt, int64_t bytes)
         .id = rt->next_storage_id++,
         .bytes = bytes,
         .last_access = DTRI_NEVER,
+        .cause = DTR_NONE,
         .call = g->call,
         .state = DTRI_UNCOMPUTED,
     };

@@ -23,7 +23,7 @@ static dtr_status make_room(dtr_runtime *rt, int64_t bytes, dtr_error *error)
     if (rt->budget == DTR_NONE)
         return DTR_OK;
     while (rt->budget - rt->stats.in_use_bytes < bytes) {
-        if (dtri_may_overshoot(rt)) {
+        if (dtri_may_overshoot(rt, bytes)) {
             dtri_overshoot(rt, bytes, DTRI_NONE);
             return DTR_OK;
         }
@@ -33,6 +33,17 @@ static dtr_status make_room(dtr_runtime *rt, int64_t bytes, dtr_error *error)
     }
     rt->above_budget = false;
     return DTR_OK;
+}
+
+/* Nothing more is needed: that more is in use than the budget allows, which a barrier may leave
+ * behind, is no reason to refuse. */
+static dtr_status evict_excess(dtr_runtime *rt, dtr_error *error)
+{
+    dtr_status status = DTR_OK;
+    while (status == DTR_OK && rt->budget != DTR_NONE && rt->graph.n_pool &&
+           rt->stats.in_use_bytes > rt->budget)
+        status = dtri_evict_one(rt, 0, DTRI_NONE, error);
+    return status;
 }
 
 /* Room for an operator, twice: itself, and what its outputs leave behind if they become constants.
@@ -104,7 +115,7 @@ dtr_status dtr_hold(dtr_runtime *rt, const dtr_tensor *tensors, int n, int64_t b
         dtri_lock(rt, rt->tensors[slot].storage);
     }
     if (status == DTR_OK)
-        status = make_room(rt, bytes, error);
+        status = bytes ? make_room(rt, bytes, error) : evict_excess(rt, error);
     if (status != DTR_OK)
         unlock_present(rt, tensors, n, next);
     rt->n_pending = 0;
@@ -399,7 +410,7 @@ static bool is_open(const dtr_runtime *rt, uint32_t tensor)
            (s->state == DTRI_RESIDENT || s->state == DTRI_EVICTED);
 }
 
-static dtr_status close_tensor(dtr_runtime *rt, uint32_t tensor, dtr_error *error)
+static dtr_status close_tensor(dtr_runtime *rt, uint32_t tensor, int64_t cause, dtr_error *error)
 {
     if (!rt->tensors[tensor].defined) {
         dtr_status status = dtri_materialize(rt, tensor, error);
@@ -409,6 +420,7 @@ static dtr_status close_tensor(dtr_runtime *rt, uint32_t tensor, dtr_error *erro
     if (!dtri_reserve(rt, rt->ops[rt->tensors[tensor].op].n_inputs, 1))
         return dtri_fail_nomem(error, "a constant");
     dtri_become_constant(rt, tensor);
+    dtri_storage_at(rt, rt->tensors[tensor].storage)->cause = (int32_t)cause;
     if (rt->recording)
         dtri_emit_pin(rt, &rt->tensors[tensor], 2);
     return DTR_OK;
@@ -416,12 +428,12 @@ static dtr_status close_tensor(dtr_runtime *rt, uint32_t tensor, dtr_error *erro
 
 /* What is there first, so that bringing back the rest cannot evict it; then the rest from old to
  * new, so that each finds its ancestors closed. */
-static dtr_status close_all(dtr_runtime *rt, int64_t *out_n, dtr_error *error)
+static dtr_status close_all(dtr_runtime *rt, int64_t cause, int64_t *out_n, dtr_error *error)
 {
     dtr_status status = DTR_OK;
     for (uint32_t t = 1; t < rt->n_tensors && status == DTR_OK; t++)
         if (is_open(rt, t) && rt->tensors[t].defined) {
-            status = close_tensor(rt, t, error);
+            status = close_tensor(rt, t, cause, error);
             ++*out_n;
         }
     while (status == DTR_OK) {
@@ -431,7 +443,7 @@ static dtr_status close_all(dtr_runtime *rt, int64_t *out_n, dtr_error *error)
                 oldest = t;
         if (!oldest)
             break;
-        status = close_tensor(rt, oldest, error);
+        status = close_tensor(rt, oldest, cause, error);
         ++*out_n;
     }
     return status;
@@ -460,13 +472,36 @@ static bool has_views(const dtr_runtime *rt)
     return false;
 }
 
+/* Bytes of storages that cannot be evicted. */
+static int64_t held_bytes(const dtr_runtime *rt)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 1; i < rt->graph.n_storages; i++) {
+        const struct dtri_storage *s = &rt->graph.storages[i];
+        if (s->state == DTRI_RESIDENT && (s->constant || s->pinned || s->locks))
+            bytes += s->bytes;
+    }
+    return bytes;
+}
+
+/* Bytes that a barrier makes constant. */
+static int64_t open_bytes(const dtr_runtime *rt)
+{
+    int64_t bytes = 0;
+    for (uint32_t t = 1; t < rt->n_tensors; t++)
+        if (is_open(rt, t))
+            bytes += rt->graph.storages[rt->tensors[t].storage].bytes;
+    return bytes;
+}
+
 /* What a barrier suspends, and what it tells. */
 struct barrier {
     int64_t begin_ns, tensors, replays, remat_limit, remat_ratio;
     bool allow_overshoot;
 };
 
-static void barrier_begin(dtr_runtime *rt, struct barrier *b)
+/* `stay`: bytes that become constant. */
+static void barrier_begin(dtr_runtime *rt, struct barrier *b, int64_t stay)
 {
     *b = (struct barrier){
         .begin_ns = rt->recording ? dtri_now(rt) : 0,
@@ -477,7 +512,10 @@ static void barrier_begin(dtr_runtime *rt, struct barrier *b)
     };
     rt->allow_overshoot = true;
     rt->remat_limit = rt->remat_ratio = DTR_NONE;
-    rt->relax_at = b->replays + 2 * rt->stats.operators + 100;
+    rt->relax_at = b->replays + (int64_t)rt->n_ops + 100;
+    rt->relax_bytes = held_bytes(rt) + stay;
+    if (rt->relax_bytes < rt->budget)
+        rt->relax_bytes = rt->budget;
 }
 
 static void barrier_end(dtr_runtime *rt, const struct barrier *b, int64_t cause)
@@ -508,8 +546,8 @@ dtr_status dtr_barrier(dtr_runtime *rt, int64_t cause, dtr_error *error)
     if (has_views(rt))
         return dtri_fail(error, DTR_E_STATE, 0,
                          "a storage has views; a barrier is for hosts that keep their own");
-    barrier_begin(rt, &b);
-    dtr_status status = close_all(rt, &b.tensors, error);
+    barrier_begin(rt, &b, open_bytes(rt));
+    dtr_status status = close_all(rt, cause, &b.tensors, error);
     drop_unreferenced(rt);
     barrier_end(rt, &b, cause);
     return status;
@@ -536,10 +574,8 @@ static bool is_wanted(const dtr_runtime *rt, uint32_t tensor)
 /* Bytes that would become constant: in a barrier, and when only `tensor` is isolated. */
 static void compare(dtr_runtime *rt, uint32_t tensor, int64_t *out_all, int64_t *out_direct)
 {
-    *out_all = *out_direct = 0;
-    for (uint32_t t = 1; t < rt->n_tensors; t++)
-        if (is_open(rt, t))
-            *out_all += dtri_storage_at(rt, rt->tensors[t].storage)->bytes;
+    *out_all = open_bytes(rt);
+    *out_direct = 0;
     for (uint32_t op = 1; op < rt->n_ops; op++) {
         if (!takes(rt, op, tensor))
             continue;
@@ -558,7 +594,8 @@ static bool is_same(const dtr_runtime *rt, uint32_t op, int64_t id)
 
 /* Closes what is wanted of an operator, then gives back what nobody wants, also what its replays
  * have brought along, so that it can be forgotten. */
-static dtr_status close_operator(dtr_runtime *rt, uint32_t op, int64_t *out_n, dtr_error *error)
+static dtr_status close_operator(dtr_runtime *rt, uint32_t op, int64_t cause, int64_t *out_n,
+                                 dtr_error *error)
 {
     const int64_t id = rt->ops[op].id;
     const uint32_t n = rt->ops[op].n_outputs;
@@ -566,7 +603,7 @@ static dtr_status close_operator(dtr_runtime *rt, uint32_t op, int64_t *out_n, d
         uint32_t t = dtri_op_outputs(rt, &rt->ops[op])[i];
         if (!is_wanted(rt, t))
             continue;
-        dtr_status status = close_tensor(rt, t, error);
+        dtr_status status = close_tensor(rt, t, cause, error);
         if (status != DTR_OK)
             return status;
         ++*out_n;
@@ -599,10 +636,10 @@ dtr_status dtr_isolate(dtr_runtime *rt, dtr_tensor tensor, int64_t cause, dtr_er
     compare(rt, slot, &all, &direct);
     if (all < direct)
         return dtr_barrier(rt, cause, error);
-    barrier_begin(rt, &b);
+    barrier_begin(rt, &b, direct);
     for (uint32_t op = 1; op < rt->n_ops && status == DTR_OK; op++)
         if (takes(rt, op, slot))
-            status = close_operator(rt, op, &b.tensors, error);
+            status = close_operator(rt, op, cause, &b.tensors, error);
     barrier_end(rt, &b, cause);
     return status;
 }
@@ -622,6 +659,13 @@ int64_t dtr_evict_all(dtr_runtime *rt)
     }
     dtri_self_check(rt);
     return n;
+}
+
+void dtr_set_cause(dtr_runtime *rt, dtr_tensor tensor, int64_t cause)
+{
+    uint32_t slot = dtri_slot_of(rt, tensor);
+    if (slot)
+        dtri_storage_at(rt, rt->tensors[slot].storage)->cause = (int32_t)cause;
 }
 
 /* --- what only a host knows ------------------------------------------------------------------- */

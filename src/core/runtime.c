@@ -194,6 +194,12 @@ void dtr_runtime_free(dtr_runtime *rt)
     dtri_free(rt);
 }
 
+void dtr_runtime_stop_recording(dtr_runtime *rt)
+{
+    rt->recording = false;
+    memset(&rt->sink, 0, sizeof rt->sink);
+}
+
 int64_t dtr_runtime_name(dtr_runtime *rt, const char *text)
 {
     int is_new;

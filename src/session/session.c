@@ -404,18 +404,29 @@ static dtr_status close_recorder(dtr_session *s, dtr_recorder_stats *out, dtr_er
     return status == DTR_OK ? closed : status;
 }
 
-dtr_status dtr_session_close(dtr_session *s, dtr_recorder_stats *out_stats, dtr_error *error)
+dtr_status dtr_session_stop_recording(dtr_session *s, dtr_recorder_stats *out_stats,
+                                      dtr_error *error)
 {
     dtr_recorder_stats recorded = {0};
-    if (!s)
-        return DTR_OK;
     if (s->runtime && s->result == DTR_OK)
         dtr_mark_emit(s->runtime, DTR_MARK_END, DTR_NONE, DTR_NONE);
     dtr_status status = close_recorder(s, &recorded, error);
+    if (s->runtime)
+        dtr_runtime_stop_recording(s->runtime);
+    s->own = NULL;
+    s->channel = NULL;
+    if (out_stats)
+        *out_stats = recorded;
+    return status;
+}
+
+dtr_status dtr_session_close(dtr_session *s, dtr_recorder_stats *out_stats, dtr_error *error)
+{
+    if (!s)
+        return DTR_OK;
+    dtr_status status = dtr_session_stop_recording(s, out_stats, error);
     dtr_runtime_free(s->runtime);
     dtri_stacks_free(s->stacks);
     dtri_free(s);
-    if (out_stats)
-        *out_stats = recorded;
     return status;
 }

@@ -81,6 +81,13 @@ void count_allocations()
         c10::SetCPUAllocator(&counting, 100);
 }
 
+bool is_from_allocator(const c10::DataPtr &memory)
+{
+    static const c10::DeleterFnPtr usual = c10::GetDefaultCPUAllocator()->raw_deleter();
+    c10::DeleterFnPtr deleter = memory.get_deleter();
+    return deleter && (deleter == usual || deleter == delete_underneath || deleter == &give_back);
+}
+
 void begin_allocation_peak()
 {
     peak.store(in_use.load(std::memory_order_relaxed), std::memory_order_relaxed);

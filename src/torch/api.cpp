@@ -243,6 +243,23 @@ EXPORT int64_t dtrt_stats(char *out, int64_t size)
     return (int64_t)text.size() + 1;
 }
 
+// The program ends: the file is finished, and tensors that somebody still asks for come back as
+// before.
+EXPORT int dtrt_finish(int result, const char *why)
+{
+    return guarded([&] {
+        Session &s = session();
+        dtr_error error;
+        if (!s.session)
+            return (int)DTR_OK;
+        dtr_allocator_emit(s.rt);
+        if (why || result)
+            dtr_session_set_result(s.session, (dtr_status)result, why ? why : "");
+        dtr_status status = dtr_session_stop_recording(s.session, nullptr, &error);
+        return status == DTR_OK ? (int)DTR_OK : fail(status, error.text);
+    });
+}
+
 // Every tensor of the program is brought back and stays; the file is finished.
 EXPORT int dtrt_close(int result, const char *why)
 {
@@ -278,14 +295,17 @@ EXPORT int dtrt_close(int result, const char *why)
 namespace
 {
 
+const c10::StorageImpl *storage_of(const at::Tensor &tensor)
+{
+    if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage())
+        return nullptr;
+    return tensor.storage().unsafeGetStorageImpl();
+}
+
 Node *known_node(const at::Tensor &tensor)
 {
-    Session &s = session();
-    if (!s.rt || !tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage())
-        return nullptr;
-    TrackedStorage *tracked = as_tracked(tensor.storage().unsafeGetStorageImpl());
-    return tracked && tracked->node && tracked->node->session == s.number ? tracked->node.get()
-                                                                          : nullptr;
+    const c10::StorageImpl *storage = storage_of(tensor);
+    return session().rt && storage ? dtrt::known_node(storage) : nullptr;
 }
 
 void keep(const at::Tensor &tensor, std::string why)
@@ -293,6 +313,43 @@ void keep(const at::Tensor &tensor, std::string why)
     Busy busy;
     if (Node *node = known_node(tensor))
         keep_for_ever(node, why);
+}
+
+// A pointer to its memory leaves: what was computed from it depends on it no more.
+void let_out(const at::Tensor &tensor, std::string why)
+{
+    Busy busy;
+    if (Node *node = known_node(tensor)) {
+        keep_for_ever(node, why);
+        isolate(node, why);
+    }
+}
+
+// An array of somebody else's uses its memory, for ever or until `take_back`.
+void lend(const at::Tensor &tensor, std::string why, bool for_ever)
+{
+    let_out(tensor, why);
+    Busy busy;
+    const c10::StorageImpl *storage = storage_of(tensor);
+    if (!storage)
+        return;
+    if (Node *node = known_node(tensor))
+        node->foreign = true;
+    if (!for_ever)
+        session().lent[storage]++;
+}
+
+void take_back(const at::Tensor &tensor)
+{
+    Busy busy;
+    Session &s = session();
+    const c10::StorageImpl *storage = storage_of(tensor);
+    auto found = s.lent.find(storage);
+    if (found == s.lent.end() || --found->second > 0)
+        return;
+    s.lent.erase(found);
+    if (Node *node = known_node(tensor))
+        node->foreign = is_foreign(*storage);
 }
 
 bool is_resident(const at::Tensor &tensor)
@@ -339,6 +396,12 @@ TORCH_LIBRARY(dtrscope, m)
 {
     m.def("keep(Tensor self, str why) -> ()",
           torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, TORCH_FN(keep)));
+    m.def("let_out(Tensor self, str why) -> ()",
+          torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, TORCH_FN(let_out)));
+    m.def("lend(Tensor self, str why, bool for_ever) -> ()",
+          torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, TORCH_FN(lend)));
+    m.def("take_back(Tensor self) -> ()",
+          torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, TORCH_FN(take_back)));
     m.def("is_resident(Tensor self) -> bool",
           torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd, TORCH_FN(is_resident)));
     m.def("borrow(Tensor self) -> bool",

@@ -11,6 +11,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include "torch/numerics.h"
 #include "torch/session.h"
 #include "torch/compat.h"
 
@@ -97,6 +98,16 @@ void describe_tensor(std::string &text, c10::IntArrayRef sizes, caffe2::TypeMeta
     text += ']';
 }
 
+// Kernels above the dispatcher read lengths, offsets and split points through a pointer, which no
+// operator tells: what may be such a vector stays.
+bool is_index_vector(const at::Tensor &tensor)
+{
+    const auto type = c10::typeMetaToScalarType(tensor.dtype());
+    return (type == at::kLong || type == at::kInt) && tensor.dim() <= 1 && tensor.device().is_cpu();
+}
+
+const char *const INDEX_VECTOR = "vectors of integers";
+
 bool covers_storage(const c10::TensorImpl &tensor, size_t nbytes)
 {
     return tensor.is_non_overlapping_and_dense() &&
@@ -152,9 +163,12 @@ class Call
     std::unique_ptr<Recipe> recipe_;
     c10::optional<c10::Device> device_;
     uint64_t key_ = 0;
-    bool opaque_ = false;   // takes a tensor without bytes of its own
-    bool constant_ = false; // the outputs cannot be replayed
-    bool free_ = false;     // what it changes is a constant that others use: changed without record
+    bool opaque_ = false;       // takes a tensor without bytes of its own
+    bool foreign_ = false;      // takes memory that others may change
+    bool constant_ = false;     // the outputs cannot be replayed,
+    const char *why_ = nullptr; // for this reason, unless they are changed constants
+    c10::SmallVector<size_t, 2> index_vectors_; // outputs
+    bool free_ = false; // what it changes is a constant that others use: changed without record
     bool held_ = false;
     int64_t begin_ns_ = 0, dur_ns_ = 0;
     bool timed_ = false; // dur_ns_ is what the operator takes, not only what launching it takes
@@ -200,13 +214,25 @@ class Call
         if (!info_.is_known) {
             // It may change its inputs without saying so: nothing may depend on them.
             for (Input &in : inputs_) {
-                keep_for_ever(in.node, "");
+                keep_for_ever(in.node, "", "taken by custom operators");
                 isolate(in.node, "custom operator " + info_.name);
             }
             hazard(nullptr, "custom operator " + info_.name);
-            constant_ = true;
+            forbid_replay("made by custom operators");
         }
-        constant_ = constant_ || opaque_ || info_.takes_storage;
+        if (opaque_)
+            forbid_replay("made from tensors without bytes of their own");
+        if (foreign_)
+            forbid_replay("computed from memory that others may change");
+        if (info_.takes_storage)
+            forbid_replay("made from bare storages");
+    }
+
+    // The outputs are constants, and why.
+    void forbid_replay(const char *why)
+    {
+        constant_ = true;
+        why_ = why_ ? why_ : why;
     }
 
     void look_at(const at::Tensor &tensor, int i, int element)
@@ -230,6 +256,7 @@ class Call
         int input = input_of(tensor);
         bool written = info_.any_write && info_.writes[(size_t)i];
         Input &in = inputs_[(size_t)input];
+        foreign_ = foreign_ || (in.node->foreign && !written);
         if (written) {
             in.covered = in.raw = false;
             if (!in.written && in.node->raw && info_.overwrites[(size_t)i] &&
@@ -417,8 +444,10 @@ class Call
         c10::impl::ExcludeDispatchKeyGuard guard(KEY);
         if (info_.is_random && !constant_)
             save_random_state();
-        if (!constant_)
+        if (!constant_) {
             keep_arguments();
+            recipe_->numerics = numerics(device_.has_value());
+        }
         Stopwatch watch(device_);
         op_.redispatchBoxed(keys_ & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, KEY),
                             stack_);
@@ -483,6 +512,8 @@ class Call
             output.node = std::move(node);
             output.returned = i;
             output.element = element;
+            if (is_index_vector(tensor))
+                index_vectors_.push_back(recipe_->outputs.size());
             recipe_->outputs.push_back(std::move(output));
         });
     }
@@ -498,6 +529,7 @@ class Call
                 c10::make_intrusive<Node>(c10::weak_intrusive_ptr<c10::StorageImpl>(in.storage),
                                           in.storage->nbytes(), in.storage->device(), s_.number);
             node->external = in.node->external;
+            node->foreign = in.node->foreign;
             made_here(*node);
             Output output;
             output.node = std::move(node);
@@ -522,7 +554,7 @@ class Call
             return;
         }
         if (info_.makes_raw)
-            constant_ = true;
+            forbid_replay("memory that nobody has written to");
         drop_covered();
         submit();
     }
@@ -640,8 +672,23 @@ class Call
         held_ = false;
         for (size_t i = 0; i < out.nodes.size(); i++)
             settle(*out.nodes[i], out.made[i], out.changed[i]);
+        if (constant_)
+            explain(out);
         if (status != DTR_OK)
             raise(status, error, info_.name.c_str());
+        for (size_t i : index_vectors_)
+            keep_for_ever(out.nodes[i].get(), "", INDEX_VECTOR);
+    }
+
+    // Why the outputs are constants.
+    void explain(const Outputs &out)
+    {
+        const int64_t cause = s_.name(why_ ? why_ : "parameters, buffers and inputs");
+        for (const auto &node : out.nodes) {
+            dtr_set_cause(s_.rt, node->handle, cause);
+            if (why_ && !info_.makes_raw)
+                hazard(node.get(), std::string(why_) + ": " + info_.name);
+        }
     }
 
     // The bytes of what is changed in place belong to the new node.
@@ -739,9 +786,17 @@ void pass_view(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::j
         op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, KEY), stack);
     }
     each_tensor(*stack, op.schema().returns().size(), [](const at::Tensor &tensor, int, int) {
-        if (tensor.defined() && tensor.unsafeGetTensorImpl()->has_storage() &&
-            as_tracked(tensor.storage().unsafeGetStorageImpl()))
-            mark(tensor);
+        if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage())
+            return;
+        const c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
+        if (!as_tracked(const_cast<c10::StorageImpl *>(storage)))
+            return;
+        mark(tensor);
+        if (is_index_vector(tensor)) {
+            Busy busy;
+            if (Node *node = session().rt ? known_node(storage) : nullptr)
+                keep_for_ever(node, "", INDEX_VECTOR);
+        }
     });
 }
 

@@ -49,6 +49,7 @@ struct Node : c10::intrusive_ptr_target {
     bool external = false; // not made by an operator: no subclass
     bool raw = false;      // never written to by an operator: its content may be the program's
     bool hashed = false;
+    bool foreign = false; // somebody outside may change its bytes: nothing is replayed from it
     std::atomic<bool> done{false}; // the program has let go, and `orphan` is what it left
 
     Node(c10::weak_intrusive_ptr<c10::StorageImpl> storage, size_t bytes, c10::Device where,

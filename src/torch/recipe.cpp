@@ -6,6 +6,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "torch/compat.h"
+#include "torch/numerics.h"
 
 namespace dtrt
 {
@@ -109,6 +110,7 @@ Recipe::replay(const std::vector<c10::intrusive_ptr<c10::StorageImpl>> &inputs)
     BareDispatch bare;
     c10::AutoGradMode mode(grad_mode);
     RandomState random(generator, random_state);
+    NumericsOf switches(numerics);
     auto storages = inputs;
     for (const Output &output : outputs) {
         if (output.written >= (int32_t)inputs.size())

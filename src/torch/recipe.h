@@ -44,7 +44,8 @@ struct Recipe {
     c10::SmallVector<c10::intrusive_ptr<c10::StorageImpl>, 2> kept;
     at::Tensor random_state;
     c10::optional<at::Generator> generator;
-    bool grad_mode; // some kernels look at it
+    uint64_t numerics = 0; // torch/numerics.h
+    bool grad_mode;        // some kernels look at it
 
     Recipe(const c10::OperatorHandle &handle, const OperatorInfo &about)
         : op(handle), info(&about), grad_mode(c10::GradMode::is_enabled())

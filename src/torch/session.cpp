@@ -1,6 +1,8 @@
 #include "torch/session.h"
 
 #include <ATen/ATen.h>
+#include <ATen/MapAllocator.h>
+#include <dlfcn.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -112,15 +114,40 @@ void drop_recipe(void *recipe)
 
 // --- nodes ---
 
+// Shared memory of PyTorch's own: batches come so from the workers of a DataLoader.
+static bool is_shared_by_pytorch(const c10::DataPtr &memory)
+{
+    if (at::MapAllocator::fromDataPtr(memory) || at::RefcountedMapAllocator::fromDataPtr(memory))
+        return true;
+    Dl_info info;
+    auto deleter = reinterpret_cast<void *>(memory.get_deleter());
+    return deleter && dladdr(deleter, &info) && std::strstr(info.dli_fname, "libshm.");
+}
+
+bool is_foreign(const c10::StorageImpl &storage)
+{
+    const c10::DataPtr &memory = storage.data_ptr();
+    if (!storage.device().is_cpu() || !memory.get() || !storage.nbytes())
+        return false;
+    return !is_from_allocator(memory) && !is_shared_by_pytorch(memory);
+}
+
+Node *known_node(const c10::StorageImpl *storage)
+{
+    Session &s = session();
+    auto *impl = const_cast<c10::StorageImpl *>(storage);
+    TrackedStorage *tracked = as_tracked(impl);
+    if (tracked && tracked->node && tracked->node->session == s.number)
+        return tracked->node.get();
+    auto found = s.externals.find(impl);
+    return found == s.externals.end() ? nullptr : found->second.get();
+}
+
 Node *node_of(c10::StorageImpl *storage)
 {
     Session &s = session();
-    TrackedStorage *tracked = as_tracked(storage);
-    if (tracked && tracked->node && tracked->node->session == s.number)
-        return tracked->node.get();
-    auto found = s.externals.find(storage);
-    if (found != s.externals.end())
-        return found->second.get();
+    if (Node *known = known_node(storage))
+        return known;
     if (s.externals.size() >= s.sweep_at) {
         sweep_externals();
         s.sweep_at = std::max<size_t>(64, 2 * s.externals.size());
@@ -129,6 +156,7 @@ Node *node_of(c10::StorageImpl *storage)
     auto node = c10::make_intrusive<Node>(c10::weak_intrusive_ptr<c10::StorageImpl>(strong),
                                           storage->nbytes(), storage->device(), s.number);
     node->external = node->resident = true;
+    node->foreign = is_foreign(*storage) || s.lent.count(storage);
     Slot *slot = Slot::for_node(node.get());
     dtr_error error;
     dtr_status status =
@@ -138,6 +166,9 @@ Node *node_of(c10::StorageImpl *storage)
         delete slot;
         raise(status, error);
     }
+    dtr_set_cause(
+        s.rt, node->handle,
+        s.name(node->foreign ? "memory that is not PyTorch's" : "parameters, buffers and inputs"));
     Node *raw = node.get();
     s.externals.emplace(storage, std::move(node));
     return raw;
@@ -193,7 +224,7 @@ void hazard(Node *node, const std::string &why)
     dtr_hazard_emit(s.rt, node ? node->handle : DTR_NO_TENSOR, s.name(why.c_str()));
 }
 
-void keep_for_ever(Node *node, const std::string &why)
+void keep_for_ever(Node *node, const std::string &why, const char *cause)
 {
     Session &s = session();
     dtr_tensor_info info;
@@ -203,6 +234,7 @@ void keep_for_ever(Node *node, const std::string &why)
     dtr_status status = dtr_make_constant(s.rt, node->handle, &error);
     if (status != DTR_OK)
         raise(status, error);
+    dtr_set_cause(s.rt, node->handle, s.name(why.empty() ? cause : why.c_str()));
     if (!why.empty())
         hazard(node, why);
 }

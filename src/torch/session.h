@@ -37,6 +37,8 @@ struct Session {
     bool closing = false; // the runtime gives up all storages; the program's stay as they are
     std::unordered_map<c10::StorageImpl *, c10::intrusive_ptr<Node>> externals;
     std::unordered_map<uint64_t, Estimate> estimates;
+    // Storages whose memory has left by numpy, and by how many arrays; in and outside sessions.
+    std::unordered_map<const c10::StorageImpl *, int> lent;
     int64_t untracked = 0, mismatches = 0, device_in_use = 0, device_peak = 0;
     int stack_depth = 0;
     int64_t budget = DTR_NONE;
@@ -63,6 +65,8 @@ class Busy
 
 // --- with the lock held ---
 
+// The node that a storage has, or nullptr.
+Node *known_node(const c10::StorageImpl *storage);
 // The node of a storage, made if need be; an external one when no operator made it.
 Node *node_of(c10::StorageImpl *storage);
 // Looks which external storages have gone.
@@ -73,8 +77,11 @@ void barrier(const std::string &why);
 void isolate(Node *node, const std::string &why);
 // Counts and names what cannot be replayed.
 void hazard(Node *node, const std::string &why);
-// One tensor is brought back and stays.
-void keep_for_ever(Node *node, const std::string &why);
+// One tensor is brought back and stays.  `why` is a hazard; without one, `cause` only explains.
+void keep_for_ever(Node *node, const std::string &why,
+                   const char *cause = "parameters, buffers and inputs");
+// Whether something else than PyTorch may change the bytes of a storage.
+bool is_foreign(const c10::StorageImpl &storage);
 // Throws what a status means.
 [[noreturn]] void raise(dtr_status status, const dtr_error &error, const char *during = nullptr);
 void drop_recipe(void *recipe);
@@ -122,6 +129,7 @@ void harvest();
 
 void count_allocations();
 void begin_allocation_peak(); // of a session
+bool is_from_allocator(const c10::DataPtr &memory);
 void allocation_counts(int64_t *out_in_use, int64_t *out_peak);
 
 // --- Python's frames ---

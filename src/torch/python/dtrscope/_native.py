@@ -35,6 +35,7 @@ _text, _int, _long = ctypes.c_char_p, ctypes.c_int, ctypes.c_int64
 _error = _function("error", _text)
 _open = _function("open", _int, _text, _text, _text, _text, _text, _text, _text, _int)
 _close = _function("close", _int, _int, _text)
+_finish = _function("finish", _int, _int, _text)
 _barrier = _function("barrier", _int, _text)
 _set_budget = _function("set_budget", _int, _long)
 _mark = _function("mark", None, _int, _text, _long)
@@ -75,6 +76,10 @@ def open_session(program, budget, heuristic, search, deallocation, path, remat_l
 
 def close(result=0, why=None):
     check(_close(result, _bytes(why)))
+
+
+def finish(result=0, why=None):
+    check(_finish(result, _bytes(why)))
 
 
 def barrier(why):

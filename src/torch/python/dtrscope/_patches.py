@@ -15,6 +15,9 @@ from . import _native
 _installed = False
 after_step = None  # called with an optimizer that has made a step
 _keep = torch.ops.dtrscope.keep
+_let_out = torch.ops.dtrscope.let_out
+_lend = torch.ops.dtrscope.lend
+_take_back = torch.ops.dtrscope.take_back
 _borrow = torch.ops.dtrscope.borrow
 _give_back = torch.ops.dtrscope.give_back
 
@@ -24,7 +27,6 @@ def install():
     if _installed:
         return
     _installed = True
-    _patch_pointers()
     _patch_new()
     _patch_autograd()
     _patch_optimizers()
@@ -39,14 +41,35 @@ def _plain(tensor):
 
 # --- pointers that leave -----------------------------------------------------------------------
 
-def _kept(name, original):
+def _before(action, name, original, *more):
+    """The memory is let out, or kept, before `original` hands it on."""
     why = "memory given out by " + name
 
     @functools.wraps(original)
     def patched(self, *arguments, **keywords):
         if not _plain(self):
-            _keep(self, why)
+            action(self, why, *more)
         return original(self, *arguments, **keywords)
+    return patched
+
+
+def _lent(name, original):
+    """As long as the array lives, somebody may write into the memory; also after it left outside a session."""
+    why = "memory given out by " + name
+
+    @functools.wraps(original)
+    def patched(self, *arguments, **keywords):
+        if not isinstance(self, torch.Tensor) or self.layout != torch.strided:
+            return original(self, *arguments, **keywords)
+        alias = self.detach()
+        _lend(alias, why, False)
+        try:
+            array = original(self, *arguments, **keywords)
+            weakref.finalize(array, _take_back, alias).atexit = False
+        except BaseException:
+            _take_back(alias)
+            raise
+        return array
     return patched
 
 
@@ -62,22 +85,22 @@ def _borrowed(original):
     return patched
 
 
-def _patch_pointers():
-    for name in ("numpy", "__array__", "data_ptr", "storage", "untyped_storage", "_storage",
-                 "_typed_storage", "share_memory_", "__dlpack__", "is_shared",
-                 "_reduce_ex_internal"):
-        original = getattr(torch.Tensor, name, None)
-        if original is not None:
-            setattr(torch.Tensor, name, _kept(name, original))
+def patch_pointers():
+    """Once, when the package is imported: what leaves before a session opens matters inside it."""
+    for names, change in (
+            (("numpy",), _lent),
+            (("__dlpack__",), lambda name, original: _before(_lend, name, original, True)),
+            (("data_ptr", "storage", "untyped_storage", "_storage", "_typed_storage"),
+             lambda name, original: _before(_let_out, name, original)),
+            (("share_memory_", "is_shared", "_reduce_ex_internal"),
+             lambda name, original: _before(_keep, name, original))):
+        for name in names:
+            original = getattr(torch.Tensor, name, None)
+            if original is not None:
+                setattr(torch.Tensor, name, change(name, original))
     for name in ("tolist", "__deepcopy__"):
         setattr(torch.Tensor, name, _borrowed(getattr(torch.Tensor, name)))
-    original = torch.utils.dlpack.to_dlpack
-
-    def to_dlpack(tensor):
-        if not _plain(tensor):
-            _keep(tensor, "memory given out by to_dlpack")
-        return original(tensor)
-    torch.utils.dlpack.to_dlpack = to_dlpack
+    torch.utils.dlpack.to_dlpack = _before(_lend, "to_dlpack", torch.utils.dlpack.to_dlpack, True)
 
 
 def _patch_new():

@@ -215,7 +215,15 @@ def _result():
     return _native.FAILED, text
 
 
-atexit.register(close)
+def _finish():
+    """The program ends: nothing is brought back for it."""
+    with _state.lock:
+        if _native.is_open() and os.getpid() == _state.pid:
+            warn_if_thrashing()
+            _native.finish(*_result())
+
+
+atexit.register(_finish)
 
 
 def _look_at_allocator():
@@ -252,6 +260,7 @@ def _after_optimizer_step(optimizer):
 
 
 _patches.after_step = _after_optimizer_step
+_patches.patch_pointers()
 
 
 def phase(name):
