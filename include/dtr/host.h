@@ -90,6 +90,10 @@ DTR_API dtr_status dtr_isolate(dtr_runtime *runtime, dtr_tensor tensor, int64_t 
  * barrier says it of what it makes constant. */
 DTR_API void dtr_set_cause(dtr_runtime *runtime, dtr_tensor tensor, int64_t cause);
 
+/* Bytes that dtr_isolate would make constant; a host may rather keep a copy of the old content,
+ * under the old handle, and adopt the storage anew.  0 when nothing depends on it. */
+DTR_API int64_t dtr_isolation_bytes(dtr_runtime *runtime, dtr_tensor tensor);
+
 /* Evicts everything that can be evicted; returns how many storages that were. */
 DTR_API int64_t dtr_evict_all(dtr_runtime *runtime);
 

@@ -644,6 +644,16 @@ dtr_status dtr_isolate(dtr_runtime *rt, dtr_tensor tensor, int64_t cause, dtr_er
     return status;
 }
 
+int64_t dtr_isolation_bytes(dtr_runtime *rt, dtr_tensor tensor)
+{
+    uint32_t slot = dtri_slot_of(rt, tensor);
+    int64_t all, direct;
+    if (!slot || !rt->tensors[slot].consumers)
+        return 0;
+    compare(rt, slot, &all, &direct);
+    return all < direct ? all : direct;
+}
+
 int64_t dtr_evict_all(dtr_runtime *rt)
 {
     int64_t n = 0;

@@ -283,6 +283,7 @@ EXPORT int dtrt_close(int result, const char *why)
         s.budget = DTR_NONE;
         s.number++;
         s.externals.clear();
+        s.snapshots.clear();
         s.estimates.clear();
         if (status != DTR_OK)
             return fail(status, error.text);

@@ -124,6 +124,13 @@ class Call
     {
     }
 
+    ~Call()
+    {
+        if (!snapshots_.empty())
+            drop_snapshots();
+    }
+    Call(const Call &) = delete;
+
     void run()
     {
         if (s_.stack_depth > 0)
@@ -169,6 +176,7 @@ class Call
     const char *why_ = nullptr; // for this reason, unless they are changed constants
     c10::SmallVector<size_t, 2> index_vectors_; // outputs
     bool free_ = false; // what it changes is a constant that others use: changed without record
+    c10::SmallVector<dtr_tensor, 1> snapshots_; // referred to until they are inputs
     bool held_ = false;
     int64_t begin_ns_ = 0, dur_ns_ = 0;
     bool timed_ = false; // dur_ns_ is what the operator takes, not only what launching it takes
@@ -215,15 +223,13 @@ class Call
             // It may change its inputs without saying so: nothing may depend on them.
             for (Input &in : inputs_) {
                 keep_for_ever(in.node, "", "taken by custom operators");
-                isolate(in.node, "custom operator " + info_.name);
+                in.node = isolate(in.node, "custom operator " + info_.name);
             }
             hazard(nullptr, "custom operator " + info_.name);
             forbid_replay("made by custom operators");
         }
         if (opaque_)
             forbid_replay("made from tensors without bytes of their own");
-        if (foreign_)
-            forbid_replay("computed from memory that others may change");
         if (info_.takes_storage)
             forbid_replay("made from bare storages");
     }
@@ -310,7 +316,7 @@ class Call
         for (Input &in : inputs_) {
             if (!in.written || !is_constant(in.node))
                 continue;
-            isolate(in.node, info_.name + " changes a constant that others depend on");
+            in.node = isolate(in.node, info_.name + " changes a constant that others depend on");
             if (!in.covered)
                 constant_ = true;
         }
@@ -323,6 +329,8 @@ class Call
         dtr_error error;
         estimate_ = &s_.estimates[key_];
         const int64_t bytes = estimate_->runs ? estimate_->bytes : guess();
+        if (foreign_ && !constant_)
+            settle_foreign(bytes);
         for (const Input &in : inputs_)
             handles_.push_back(in.node->handle);
         if (s_.budget != DTR_NONE)
@@ -333,6 +341,35 @@ class Call
         held_ = true;
         if (info_.any_write)
             check_takes();
+    }
+
+    // Memory that others may change: replays read a copy, or there are none, whichever takes less.
+    void settle_foreign(int64_t bytes)
+    {
+        for (const Input &in : inputs_)
+            if (in.node->foreign && !in.written)
+                bytes -= (int64_t)in.node->nbytes;
+        if (s_.budget == DTR_NONE || bytes < 0) {
+            forbid_replay("computed from memory that others may change");
+            return;
+        }
+        for (Input &in : inputs_) {
+            if (!in.node->foreign || in.written)
+                continue;
+            bool is_new;
+            auto copy = snapshot_of(in.node, &is_new);
+            in.node = copy.get(); // its slot keeps it
+            if (is_new)
+                snapshots_.push_back(copy->handle);
+        }
+    }
+
+    void drop_snapshots()
+    {
+        Busy busy;
+        for (dtr_tensor handle : snapshots_)
+            if (is_open())
+                dtr_release(s_.rt, handle);
     }
 
     // What an operator makes is known only when it has run once: until then, as much as the largest

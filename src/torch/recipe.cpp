@@ -84,6 +84,12 @@ c10::intrusive_ptr<c10::StorageImpl> copy_of(const c10::intrusive_ptr<c10::Stora
 
 } // namespace
 
+c10::intrusive_ptr<c10::StorageImpl> copy_bytes(const c10::intrusive_ptr<c10::StorageImpl> &storage)
+{
+    BareDispatch bare;
+    return copy_of(storage);
+}
+
 void Recipe::add(const c10::TensorImpl &tensor, int argument, int element, int input, bool written)
 {
     const auto place = (uint32_t)geometry.size();

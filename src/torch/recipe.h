@@ -67,6 +67,10 @@ struct Recipe {
     replay(const std::vector<c10::intrusive_ptr<c10::StorageImpl>> &inputs);
 };
 
+// The bytes of a storage in a new one.
+c10::intrusive_ptr<c10::StorageImpl>
+copy_bytes(const c10::intrusive_ptr<c10::StorageImpl> &storage);
+
 // Calls `visit(tensor, argument, element)` for each tensor among the last `n` values.
 template <typename Visit> void each_tensor(const torch::jit::Stack &stack, size_t n, Visit visit)
 {

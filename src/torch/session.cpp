@@ -114,6 +114,8 @@ void drop_recipe(void *recipe)
 
 // --- nodes ---
 
+static void adopt_constant(Node &node, const char *cause);
+
 // Shared memory of PyTorch's own: batches come so from the workers of a DataLoader.
 static bool is_shared_by_pytorch(const c10::DataPtr &memory)
 {
@@ -155,20 +157,10 @@ Node *node_of(c10::StorageImpl *storage)
     auto strong = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage);
     auto node = c10::make_intrusive<Node>(c10::weak_intrusive_ptr<c10::StorageImpl>(strong),
                                           storage->nbytes(), storage->device(), s.number);
-    node->external = node->resident = true;
+    node->external = true;
     node->foreign = is_foreign(*storage) || s.lent.count(storage);
-    Slot *slot = Slot::for_node(node.get());
-    dtr_error error;
-    dtr_status status =
-        dtr_adopt_constant(s.rt, (int64_t)node->nbytes, slot, &node->handle, &error);
-    if (status != DTR_OK) {
-        slot->unbind();
-        delete slot;
-        raise(status, error);
-    }
-    dtr_set_cause(
-        s.rt, node->handle,
-        s.name(node->foreign ? "memory that is not PyTorch's" : "parameters, buffers and inputs"));
+    adopt_constant(*node, node->foreign ? "memory that is not PyTorch's"
+                                        : "parameters, buffers and inputs");
     Node *raw = node.get();
     s.externals.emplace(storage, std::move(node));
     return raw;
@@ -180,6 +172,7 @@ void sweep_externals()
     for (auto it = s.externals.begin(); it != s.externals.end();) {
         if (it->second->impl.expired()) {
             release(s, it->second.get());
+            s.snapshots.erase(it->first);
             it = s.externals.erase(it);
         } else {
             ++it;
@@ -207,15 +200,91 @@ void barrier(const std::string &why)
         raise(status, error);
 }
 
-void isolate(Node *node, const std::string &why)
+// A node that has its bytes, not the program's: a constant, with one reference.
+static void adopt_constant(Node &node, const char *cause)
+{
+    Session &s = session();
+    node.resident = true;
+    Slot *slot = Slot::for_node(&node);
+    dtr_error error;
+    dtr_status status = dtr_adopt_constant(s.rt, (int64_t)node.nbytes, slot, &node.handle, &error);
+    if (status != DTR_OK) {
+        slot->unbind();
+        delete slot;
+        raise(status, error);
+    }
+    dtr_set_cause(s.rt, node.handle, s.name(cause));
+}
+
+static void own(Node &node, c10::intrusive_ptr<c10::StorageImpl> bytes)
+{
+    node.impl.reset();
+    node.shadow = std::move(bytes);
+    node.external = node.foreign = false;
+    node.done = true;
+}
+
+c10::intrusive_ptr<Node> snapshot_of(Node *node, bool *out_is_new)
+{
+    Session &s = session();
+    auto storage = node->storage();
+    c10::intrusive_ptr<Node> &last = s.snapshots[storage.get()];
+    dtr_tensor_info info;
+    *out_is_new = false;
+    if (last && last->session == s.number && last->resident &&
+        dtr_tensor_info_of(s.rt, last->handle, &info) == DTR_OK && last->nbytes == node->nbytes &&
+        !std::memcmp(last->shadow->data_ptr().get(), storage->data_ptr().get(), node->nbytes))
+        return last;
+    auto made = c10::make_intrusive<Node>(c10::weak_intrusive_ptr<c10::StorageImpl>(storage),
+                                          node->nbytes, node->device, s.number);
+    own(*made, copy_bytes(storage));
+    adopt_constant(*made, "copies of memory that others may change");
+    hazard(node, "memory that others may change: replays read a copy");
+    *out_is_new = true;
+    last = made;
+    return made;
+}
+
+// The program's storage gets a new node; the old one keeps a copy, for those that are replayed from
+// it.
+static Node *set_apart(Node *old, const std::string &why)
+{
+    Session &s = session();
+    auto storage = old->storage();
+    auto copy = copy_bytes(storage);
+    auto fresh = c10::make_intrusive<Node>(c10::weak_intrusive_ptr<c10::StorageImpl>(storage),
+                                           old->nbytes, old->device, s.number);
+    fresh->external = old->external;
+    fresh->foreign = old->foreign;
+    fresh->stream = old->stream;
+    adopt_constant(*fresh, "parameters, buffers and inputs");
+    dtr_set_cause(s.rt, old->handle, s.name("copies of what was changed"));
+    hazard(fresh.get(), why);
+    own(*old, std::move(copy));
+    const dtr_tensor handle = old->handle;
+    old->handle = DTR_NO_TENSOR;
+    Node *now = fresh.get();
+    if (TrackedStorage *tracked = as_tracked(storage.get()); tracked && !now->external)
+        tracked->node = std::move(fresh);
+    else
+        s.externals[storage.get()] = std::move(fresh);
+    dtr_release(s.rt, handle);
+    return now;
+}
+
+Node *isolate(Node *node, const std::string &why)
 {
     Session &s = session();
     dtr_error error;
+    const int64_t bytes = dtr_isolation_bytes(s.rt, node->handle);
     if (dtr_dependents(s.rt, node->handle) == 0)
-        return;
+        return node;
+    if (s.budget != DTR_NONE && bytes > (int64_t)node->nbytes)
+        return set_apart(node, why);
     dtr_status status = dtr_isolate(s.rt, node->handle, s.name(why.c_str()), &error);
     if (status != DTR_OK)
         raise(status, error);
+    return node;
 }
 
 void hazard(Node *node, const std::string &why)

@@ -39,6 +39,7 @@ struct Session {
     std::unordered_map<uint64_t, Estimate> estimates;
     // Storages whose memory has left by numpy, and by how many arrays; in and outside sessions.
     std::unordered_map<const c10::StorageImpl *, int> lent;
+    std::unordered_map<const c10::StorageImpl *, c10::intrusive_ptr<Node>> snapshots; // made last
     int64_t untracked = 0, mismatches = 0, device_in_use = 0, device_peak = 0;
     int stack_depth = 0;
     int64_t budget = DTR_NONE;
@@ -73,8 +74,14 @@ Node *node_of(c10::StorageImpl *storage);
 void sweep_externals();
 // Everything becomes constant.  `why` names the cause.
 void barrier(const std::string &why);
-// Nothing depends on a constant any more: it may be changed.
-void isolate(Node *node, const std::string &why);
+// Nothing depends on a constant any more: it may be changed.  What was computed from it is brought
+// back and stays, or, when that is less, a copy of its content.  Returns the node that its storage
+// has now.
+Node *isolate(Node *node, const std::string &why);
+// A constant with the content that memory of others has now, for replays to read; the one made last
+// if that is the same.  It goes with those that are replayed from it: adopt them, then dtr_release
+// it if `out_is_new`.
+c10::intrusive_ptr<Node> snapshot_of(Node *node, bool *out_is_new);
 // Counts and names what cannot be replayed.
 void hazard(Node *node, const std::string &why);
 // One tensor is brought back and stays.  `why` is a hazard; without one, `cause` only explains.
