@@ -8,6 +8,7 @@ own, so that a crash is one failure.
 """
 import contextlib
 import copy
+import functools
 import gc
 import io
 import os
@@ -27,11 +28,18 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 CASES = {}
+TIGHT = {}  # under a budget that evicts, instead of marked points
 active = False
 
 
 def case(function):
     CASES[function.__name__] = function
+    return function
+
+
+def tight(function, size="1300KiB"):
+    function.size = size
+    TIGHT[function.__name__] = function
     return function
 
 
@@ -588,6 +596,193 @@ def from_numpy():
     return [y, x + y, numpy.asarray(y).sum().item()]
 
 
+# --- under a budget: what others write to, and what is not among the arguments ------------------
+
+def results():
+    """1.9 MiB computed from 64 KiB."""
+    x = torch.randn(128, 128)
+    return x, [torch.sin(x * i) for i in range(30)]
+
+
+def sums(tensors):
+    return [float(t.double().sum()) for t in tensors]
+
+
+def changed_by(change):
+    def run():
+        x, ys = results()
+        change(x)
+        return [sums(ys), sums(torch.sin(x * i) for i in range(30)), x[0, :3]]
+    return run
+
+
+def through_numpy(x):
+    x.numpy()[0] = 7
+
+
+def through_an_array_that_stays(x):
+    array = x.numpy()
+    x.array = array  # as long as the tensor
+    array[1] = 5
+
+
+def through_from_numpy(x):
+    torch.from_numpy(x.numpy())[0] = 7
+
+
+def through_dlpack(x):
+    torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x))[0] = 7
+
+
+def through_its_address(x):
+    import ctypes
+    ctypes.memset(x.data_ptr(), 0, 512)
+
+
+def through_a_buffer(x):
+    torch.frombuffer(x.numpy().data, dtype=torch.float32)[:9] = 7
+
+
+def through_its_storage(x):
+    x.storage()[0] = 7.
+
+
+def in_place(x):
+    x[0] = 7
+
+
+for change in (through_numpy, through_an_array_that_stays, through_from_numpy, through_dlpack,
+               through_its_address, through_a_buffer, through_its_storage, in_place):
+    TIGHT["changed_" + change.__name__] = changed_by(change)
+
+
+@tight
+def a_buffer_used_again():
+    """The usual loop of reinforcement learning: one array of numpy for all observations."""
+    import numpy
+    source = numpy.random.default_rng(0)
+    net = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 64))
+    observations, values = numpy.zeros((64, 64), dtype=numpy.float32), []
+    with torch.no_grad():
+        for _ in range(40):
+            observations[:] = source.standard_normal(observations.shape)
+            values.append(net(torch.from_numpy(observations)))
+    return sums(values)
+
+
+@tight
+def an_array_from_before():
+    array = before_the_budget.numpy()
+    ys = [torch.sin(before_the_budget * i) for i in range(30)]
+    array[0] += 1
+    ys += [torch.sin(before_the_budget * i) for i in range(30)]
+    array[0] -= 2
+    result = sums(ys)
+    array[0] += 1
+    return result
+
+
+before_the_budget = torch.ones(128, 128)
+
+
+@tight
+def a_constant_changed():
+    ys = [torch.sin(before_the_budget * i) for i in range(30)]
+    before_the_budget[0] += 1
+    ys += [torch.sin(before_the_budget * i) for i in range(30)]
+    before_the_budget[0] -= 1
+    return sums(ys)
+
+
+@tight
+def a_buffer_changed_in_forward():
+    state = torch.zeros(128, 128)
+    ys, x = [], torch.randn(128, 128)
+    for i in range(6):
+        state.mul_(0.9).add_(x, alpha=0.1)
+        ys += [torch.tanh(x + state * k) for k in range(5)]
+    return [sums(ys), state]
+
+
+@functools.partial(tight, size="2200KiB")
+def packed_sequences():
+    """Lengths and batch sizes are read through pointers that no operator tells of."""
+    cell, lstm = nn.GRU(32, 64, 2, bidirectional=True), nn.LSTM(32, 64, 2)
+    x = [torch.randn(k, 32) for k in (60, 44, 18, 8)]
+    out = []
+    for layer in (cell, lstm):
+        packed = nn.utils.rnn.pack_sequence(x)
+        y, lengths = nn.utils.rnn.pad_packed_sequence(layer(packed)[0])
+        y.square().sum().backward()
+        out += [y.detach(), lengths, *(p.grad for p in layer.parameters())]
+    return out
+
+
+@tight
+def split_points_and_lengths():
+    out, rows = [], torch.randn(300, 30, 8) * 1
+    for i in range(12):
+        splits, table = torch.tensor([10, 40, 77]) * 1, torch.tensor([[30, 22, 9, 4], [3, 3, 3, 2]]) * 1
+        noise = [torch.randn(128, 128) + 1 for _ in range(30)]
+        out += torch.tensor_split(rows, splits)[1:2]
+        out.append(F.ctc_loss((rows[:30].permute(1, 0, 2) * i).log_softmax(2)[:, :4],
+                              torch.arange(12).reshape(4, 3) % 7 + 1, table[0], table[1]))
+        del noise
+    return out
+
+
+def switched(on, off, compute):
+    def run():
+        try:
+            on()
+            ys = compute()
+            off()
+            return sums(ys)
+        finally:
+            off()
+            torch.set_default_dtype(torch.float32)
+    return run
+
+
+def flush(on):
+    return lambda: torch.set_flush_denormal(on)
+
+
+def onednn(on):
+    return lambda: torch._C._set_mkldnn_enabled(on)
+
+
+def tiny():
+    t = torch.full((128, 128), 1e-39)
+    return [t * (i + 1) for i in range(40)]
+
+
+def convolutions():
+    x, w = torch.randn(4, 16, 32, 32), torch.randn(16, 16, 3, 3)
+    return [F.conv2d(x * (i + 1), w, padding=1) for i in range(16)]
+
+
+def quotients():
+    t = torch.randint(0, 9, (128, 128))
+    return [t / (i + 2) for i in range(40)]
+
+
+TIGHT["denormals_flushed_later"] = switched(flush(False), flush(True), tiny)
+TIGHT["onednn_off_at_first"] = switched(onednn(False), onednn(True), convolutions)
+TIGHT["another_type_later"] = switched(lambda: None, lambda: torch.set_default_dtype(torch.float64), quotients)
+
+
+@case
+def fewer_threads_later():
+    torch.set_num_threads(3)
+    x = torch.randn(200, 1000) * 1
+    y = [(x * i).sum() for i in range(5)]
+    torch.set_num_threads(1)
+    evict()
+    other = [(x * i).sum() for i in range(5)]
+    return [y, len([1 for a, b in zip(y, other) if a != b])]
+
+
 # --- processes and threads ---------------------------------------------------------------------
 
 class Rows(torch.utils.data.Dataset):
@@ -878,7 +1073,85 @@ def run_recorded():
         sqlite3.connect(path).execute("select * from run").fetchone()
 
 
-WHOLE = {f.__name__: f for f in (run_errors, run_memory, run_verify, run_long_chain, run_recorded)}
+def run_leaving():
+    """Leaving a budget brings back what the program holds, and not much besides; ending the program
+    brings back nothing."""
+    x = torch.randn(64, 64)
+
+    def chains():
+        held = []
+        for i in range(12):
+            y = x + i
+            for _ in range(20):
+                y = torch.tanh(y * 1.01)
+            held.append(y)
+        return held
+    plain = chains()
+    with dtrscope.budget(10 * 16384):
+        held = chains()
+    counters = dtrscope.stats()
+    assert all(torch.equal(a, b) for a, b in zip(plain, held))
+    assert counters["peak_bytes"] <= (len(held) + 1) * 16384 * 1.5, counters
+    dtrscope.close()
+    script = ("import torch, dtrscope; b = dtrscope.budget('1MiB'); b.__enter__(); x = torch.ones(128, 128)\n"
+              "held = [torch.sin(x * i) for i in range(60)]\n"
+              "import atexit, sys; c = dtrscope._native\n"
+              "class Late:\n"
+              "  def __del__(self, c=c, h=held):\n"
+              "    n = c.stats(); print(n['in_use_bytes'], n['evictions'], float(h[3].sum() == 0), flush=True)\n"
+              "late = Late()")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    in_use, evictions, _ = done.stdout.split()
+    assert int(in_use) <= 1 << 20 and int(evictions) > 0, done.stdout
+
+
+def run_what_holds():
+    """Out of memory: which bytes are held, and why."""
+    kept = [torch.ones(64, 64) for _ in range(3)]
+    try:
+        with dtrscope.budget(6 * 16384):
+            y = torch.randn(64, 64) * 2
+            arrays = [(k + y).numpy() for k in kept]
+            torch.cat([y, y, y])
+    except dtrscope.BudgetError as error:
+        text = str(error)
+        assert "in parameters, buffers and inputs (" in text, text
+        assert "in memory given out by numpy (" in text, text
+    else:
+        raise AssertionError(f"no error with {len(arrays)} arrays")
+
+
+def run_unbounded_lending():
+    """Arrays that have gone are forgotten."""
+    with dtrscope.budget("1MiB"):
+        for _ in range(2000):
+            (torch.ones(100) + 1).numpy()
+        x = torch.ones(100) * 3
+        x.numpy()
+        gc.collect()
+        before = dtrscope.stats()["hazards"]
+        x + 1
+        assert dtrscope.stats()["hazards"] == before, "nobody has its memory any more"
+        assert dtrscope.stats()["nodes"] < 50, dtrscope.stats()
+    dtrscope.close()
+
+
+WHOLE = {f.__name__: f for f in (run_errors, run_memory, run_verify, run_long_chain, run_recorded,
+                                 run_leaving, run_what_holds, run_unbounded_lending)}
+
+
+def run_tight(function):
+    torch.manual_seed(0)
+    plain = function()
+    torch.manual_seed(0)
+    with dtrscope.budget(getattr(function, "size", "1300KiB")):
+        traced = function()
+        counts = dtrscope.stats()
+    assert counts["evictions"] and counts["rematerializations"], counts
+    assert equal(plain, traced), "other results"
+    print(f"{counts['evictions']} evictions, {counts['rematerializations']} replays, "
+          f"{counts['hazards']} hazards, peak {counts['peak_bytes']}")
+    return 0
 
 
 def run_one(name):
@@ -886,6 +1159,8 @@ def run_one(name):
     if name in WHOLE:
         WHOLE[name]()
         return 0
+    if name in TIGHT:
+        return run_tight(TIGHT[name])
     plain, traced = both(CASES[name])
     counts = dtrscope.stats()
     dtrscope.close()
@@ -902,12 +1177,12 @@ def run_one(name):
 def main():
     names = sys.argv[1:]
     if names == ["--list"]:
-        print("\n".join([*CASES, *WHOLE]))
+        print("\n".join([*CASES, *TIGHT, *WHOLE]))
         return 0
     if len(names) == 1:
         return run_one(names[0])
     failures = 0
-    for name in names or [*CASES, *WHOLE]:
+    for name in names or [*CASES, *TIGHT, *WHOLE]:
         try:
             done = subprocess.run([sys.executable, os.path.abspath(__file__), name],
                                   capture_output=True, text=True, timeout=900)

@@ -16,5 +16,6 @@ endfunction()
 
 add_torch_test(identical 1200 identical.py --quick)
 add_torch_test(behaviour 1800 behaviour.py)
+add_torch_test(operators 900 operators.py --samples 20)
 add_torch_test(unchanged 600 unchanged.py)
 add_torch_test(doctor 120 -m dtrscope.doctor)

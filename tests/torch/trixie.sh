@@ -27,4 +27,5 @@ chroot "$root" bash -euc "
     cd tests/torch
     python3 identical.py $quick
     python3 behaviour.py
+    python3 operators.py
     python3 unchanged.py"
