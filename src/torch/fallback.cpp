@@ -255,6 +255,10 @@ class Call
         key_ = shape_hash(key_, impl);
         if (!device_ && !tensor.device().is_cpu())
             device_ = tensor.device();
+        if (info_.shape_only && i == 0) {
+            recipe_->add(impl, i, element, -1, false);
+            return;
+        }
         if (element < 0 && strips(i)) {
             keep_stats(tensor);
             return;
@@ -620,7 +624,8 @@ class Call
         for (const Input &in : left)
             handles_.push_back(in.node->handle);
         for (TensorArgument &t : recipe_->tensors)
-            t.input = places[(size_t)t.input];
+            if (t.input >= 0)
+                t.input = places[(size_t)t.input];
         for (Output &output : recipe_->outputs)
             if (output.written >= 0)
                 output.written = places[(size_t)output.written];

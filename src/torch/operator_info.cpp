@@ -65,6 +65,20 @@ bool overwrites_self(const std::string &name)
     return false;
 }
 
+// Operators that take a tensor for its sizes and its type alone.
+bool reads_shape_only(const std::string &name)
+{
+    static const char *const names[] = {
+        "aten::zeros_like",   "aten::ones_like", "aten::full_like",  "aten::rand_like",
+        "aten::randn_like",   "aten::new_zeros", "aten::new_ones",   "aten::new_full",
+        "aten::randint_like", "aten::new_empty", "aten::empty_like", "aten::new_empty_strided",
+    };
+    for (const char *known : names)
+        if (name == known)
+            return true;
+    return false;
+}
+
 struct Table {
     std::mutex mutex;
     std::unordered_map<const c10::FunctionSchema *, std::unique_ptr<OperatorInfo>> infos;
@@ -124,6 +138,7 @@ std::unique_ptr<OperatorInfo> describe(const c10::OperatorHandle &op, const Tabl
     info->makes_raw = starts_with(name, "aten::empty") || starts_with(name, "aten::new_empty") ||
                       starts_with(name, "aten::_empty");
     info->is_view = !info->any_write && only_views(schema);
+    info->shape_only = reads_shape_only(name);
     info->is_random = info->generator >= 0 || op.hasTag(at::Tag::nondeterministic_seeded);
     // resize_ changes sizes too, but may move the bytes.
     info->is_metadata = op.hasTag(at::Tag::inplace_view) && !starts_with(name, "aten::resize");

@@ -17,6 +17,7 @@ struct OperatorInfo {
     // Gives out memory that nobody has written to.  What a program does with it may not pass the
     // dispatcher, so it is kept, until an operator writes all of it.
     bool makes_raw = false;
+    bool shape_only = false;  // does not read the bytes of its first argument
     bool is_view = false;     // outputs are views of an input; nothing is computed
     bool is_metadata = false; // changes sizes or strides only, in place
     bool is_random = false;

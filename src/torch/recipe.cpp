@@ -131,7 +131,9 @@ Recipe::replay(const std::vector<c10::intrusive_ptr<c10::StorageImpl>> &inputs)
         if (value.isList())
             value = value.toList().copy();
     for (const TensorArgument &t : tensors) {
-        at::Tensor tensor = view(t, storages[t.input]);
+        at::Tensor tensor =
+            view(t, t.input < 0 ? storage_of(empty_bytes(0, outputs[0].node->device))
+                                : storages[t.input]);
         if (t.element < 0)
             stack[t.argument] = std::move(tensor);
         else

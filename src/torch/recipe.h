@@ -17,7 +17,8 @@ struct TensorArgument {
     int64_t offset;
     c10::DispatchKeySet keys;
     int32_t element; // of a list, or -1
-    int32_t input;   // of the operator, as the runtime knows it; beyond its inputs: fresh memory
+    int32_t input;   // of the operator, as the runtime knows it; beyond its inputs: fresh memory;
+                     // -1: no bytes are read
     uint32_t place;  // in the recipe's geometry: `dims` sizes, then as many strides
     uint16_t dims;
     int16_t argument;
