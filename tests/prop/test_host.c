@@ -475,6 +475,102 @@ static void test_refusals(void **state)
     assert_int_equal(w.payloads, 0);
 }
 
+/* A constant of 16 bytes. */
+static dtr_tensor constant(struct world *w)
+{
+    dtr_error error = {0};
+    dtr_tensor tensor;
+    struct block *b = block_new(w);
+    b->value = 1;
+    assert_ok(dtr_adopt_constant(w->rt, 16, b, &tensor, &error), &error);
+    return tensor;
+}
+
+static dtr_tensor computed(struct world *w, dtr_tensor from)
+{
+    dtr_error error = {0};
+    dtr_tensor tensor;
+    assert_ok(dtr_hold(w->rt, &from, 1, 16, &error), &error);
+    assert_ok(adopt(w, &from, 1, -1, false, &tensor, &error), &error);
+    return tensor;
+}
+
+/* What takes no memory works above the budget; what does is told who has it all. */
+static void test_above_the_budget(void **state)
+{
+    enum { KINDS = 3 };
+    static const char *const why[KINDS] = {"weights", "inputs", "tables"};
+    struct world w = {0};
+    dtr_error error = {0};
+    dtr_tensor x = DTR_NO_TENSOR;
+    (void)state;
+    setup(&w, 40);
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int i = 0; i <= kind; i++) {
+            x = constant(&w);
+            dtr_set_cause(w.rt, x, dtr_runtime_name(w.rt, why[kind]));
+        }
+    assert_ok(dtr_hold(w.rt, &x, 1, 0, &error), &error);
+    dtr_unhold(w.rt, &x, 1);
+    assert_int_equal(dtr_hold(w.rt, &x, 1, 8, &error), DTR_E_OUT_OF_MEMORY);
+    assert_non_null(strstr(error.text, ": 48 in tables (3), 32 in inputs (2), 16 in weights (1);"));
+    dtr_runtime_free(w.rt);
+    assert_int_equal(w.blocks, 0);
+}
+
+/* A barrier that does not fit exceeds the budget by what stays, and by little of what it replays on
+ * the way. */
+static void test_barrier_peak(void **state)
+{
+    enum { CHAINS = 40, LENGTH = 60 };
+    struct world w = {0};
+    dtr_error error = {0};
+    dtr_tensor ends[CHAINS];
+    dtr_stats stats;
+    (void)state;
+    setup(&w, 16 * 12);
+    dtr_tensor x = constant(&w);
+    for (int i = 0; i < CHAINS; i++) {
+        ends[i] = computed(&w, x);
+        for (int j = 1; j < LENGTH; j++) {
+            dtr_tensor next = computed(&w, ends[i]);
+            assert_int_equal(dtr_release(w.rt, ends[i]), DTR_OK);
+            ends[i] = next;
+        }
+    }
+    assert_ok(dtr_barrier(w.rt, DTR_NONE, &error), &error);
+    dtr_runtime_stats(w.rt, &stats);
+    assert_int_equal(stats.in_use_bytes, 16 * (CHAINS + 1));
+    assert_true(stats.rematerializations > CHAINS);
+    assert_true(stats.peak_bytes <= stats.in_use_bytes * 5 / 4);
+    dtr_runtime_free(w.rt);
+    assert_int_equal(w.blocks, 0);
+}
+
+/* What isolating would keep, without doing it: what is computed from a tensor directly, or all that
+ * there is if that is less. */
+static void test_isolation_bytes(void **state)
+{
+    struct world w = {0};
+    (void)state;
+    setup(&w, 1000);
+    dtr_tensor x = constant(&w), y[5], z[5];
+    assert_int_equal(dtr_isolation_bytes(w.rt, x), 0);
+    for (int i = 0; i < 5; i++) {
+        y[i] = computed(&w, x);
+        z[i] = computed(&w, y[i]);
+    }
+    assert_int_equal(dtr_isolation_bytes(w.rt, x), 5 * 16);
+    for (int i = 0; i < 5; i++) /* all that is left is one chain's end */
+        assert_int_equal(dtr_release(w.rt, y[i]), DTR_OK);
+    for (int i = 1; i < 5; i++)
+        assert_int_equal(dtr_release(w.rt, z[i]), DTR_OK);
+    assert_int_equal(dtr_isolation_bytes(w.rt, x), 16);
+    assert_int_equal(dtr_isolation_bytes(w.rt, y[1]), 0);
+    dtr_runtime_free(w.rt);
+    assert_int_equal(w.blocks, 0);
+}
+
 /* --- depth ------------------------------------------------------------------------------------ */
 
 static void test_deep_chain_in_place(void **state)
@@ -570,6 +666,9 @@ int main(void)
         cmocka_unit_test(test_random_programs),
         cmocka_unit_test(test_without_memory),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_above_the_budget),
+        cmocka_unit_test(test_barrier_peak),
+        cmocka_unit_test(test_isolation_bytes),
         cmocka_unit_test(test_deep_chain_in_place),
         cmocka_unit_test(test_steady),
     };
