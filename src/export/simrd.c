@@ -8,8 +8,10 @@
  * reclaims as the program did), PIN, UNPIN, MAKE_CONSTANT and MARK.
  *
  * An operator is known by its block of events (operator, operands, tensors) and written when its
- * first run comes, which tells its cost; one that never ran failed, and is left out.  Memory grows
- * with the tensors that the program holds, not with the run. */
+ * first run comes, which tells its cost; one that never ran failed, and is left out.  A release in
+ * between is written after the operator: a host's in-place operator lets go of its input before its
+ * run is told, and a name that was released is no argument.  Memory grows with the tensors that the
+ * program holds, not with the run. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -33,7 +35,8 @@ struct simrd {
     int64_t n_inputs, n_outputs;
     int64_t *inputs;
     struct output *outputs;
-    size_t inputs_seen, outputs_seen, cap_inputs, cap_outputs;
+    int64_t *released; /* tensors, since the operator that waits was called */
+    size_t inputs_seen, outputs_seen, n_released, cap_inputs, cap_outputs, cap_released;
 };
 
 /* The values of the maps. */
@@ -214,6 +217,55 @@ static dtr_status add_tensor(struct simrd *s, const dtr_event_tensor *tensor, dt
     return DTR_OK;
 }
 
+/* A tensor that is not known is of an operator that failed. */
+static void write_copy(struct simrd *s, int64_t tensor)
+{
+    int64_t *held = dtri_live_map_find(&s->tensors, tensor);
+    if (!held)
+        return;
+    held[REFERENCES]++;
+    write_tensor(s->out, "{\"INSTRUCTION\":\"COPY\",\"SRC\":", tensor);
+    dtri_output_text(s->out, ",\"DST\":\"x");
+    dtri_output_int(s->out, tensor);
+    dtri_output_text(s->out, ".");
+    dtri_output_int(s->out, ++held[COPIES]);
+    dtri_output_text(s->out, "\"}\n");
+}
+
+static void write_release(struct simrd *s, int64_t tensor)
+{
+    int64_t *held = dtri_live_map_find(&s->tensors, tensor);
+    if (!held)
+        return;
+    held[REFERENCES]--;
+    write_tensor(s->out, "{\"INSTRUCTION\":\"RELEASE\",\"NAME\":", tensor);
+    dtri_output_text(s->out, "}\n");
+    drop_unheld(s, tensor);
+}
+
+/* Those that waited for an operator. */
+static void write_releases(struct simrd *s)
+{
+    for (size_t i = 0; i < s->n_released; i++)
+        write_release(s, s->released[i]);
+    s->n_released = 0;
+}
+
+static dtr_status take_reference(struct simrd *s, const dtr_event_reference *reference,
+                                 dtr_error *error)
+{
+    if (reference->delta > 0) {
+        write_copy(s, reference->tensor);
+    } else if (s->op == DTR_NONE) {
+        write_release(s, reference->tensor);
+    } else {
+        if (!DTRI_RESERVE(s->released, s->cap_released, s->n_released + 1))
+            return dtri_fail_nomem(error, "the tensors of a run");
+        s->released[s->n_released++] = reference->tensor;
+    }
+    return DTR_OK;
+}
+
 static dtr_status end_operator(struct simrd *s, const dtr_event_operator_run *run, dtr_error *error)
 {
     if (run->replay)
@@ -229,41 +281,24 @@ static dtr_status end_operator(struct simrd *s, const dtr_event_operator_run *ru
     for (size_t i = 0; i < s->outputs_seen && status == DTR_OK; i++)
         status = hold(s, s->outputs[i].tensor, s->outputs[i].storage, error);
     s->op = DTR_NONE;
+    write_releases(s);
     return status;
 }
 
-/* A tensor that is not known is of an operator that failed. */
-static void write_reference(struct simrd *s, const dtr_event_reference *reference)
-{
-    int64_t tensor = reference->tensor, *held = dtri_live_map_find(&s->tensors, tensor);
-    if (!held)
-        return;
-    if (reference->delta > 0) {
-        held[REFERENCES]++;
-        write_tensor(s->out, "{\"INSTRUCTION\":\"COPY\",\"SRC\":", tensor);
-        dtri_output_text(s->out, ",\"DST\":\"x");
-        dtri_output_int(s->out, tensor);
-        dtri_output_text(s->out, ".");
-        dtri_output_int(s->out, ++held[COPIES]);
-        dtri_output_text(s->out, "\"}\n");
-        return;
-    }
-    held[REFERENCES]--;
-    write_tensor(s->out, "{\"INSTRUCTION\":\"RELEASE\",\"NAME\":", tensor);
-    dtri_output_text(s->out, "}\n");
-    drop_unheld(s, tensor);
-}
-
+/* Also a tensor that the program has released becomes a constant, when what was computed from it is
+ * isolated; so it is known, but not held. */
 static void write_pin(struct simrd *s, const dtr_event_pin *pin)
 {
     int64_t *held = dtri_live_map_find(&s->tensors, pin->tensor);
-    if (!held)
+    if (!held && (pin->change == 1 || pin->change == -1))
         return;
     write_annotation(s->out,
                      pin->change == 1    ? "PIN"
                      : pin->change == -1 ? "UNPIN"
                                          : "MAKE_CONSTANT",
                      pin->tensor);
+    if (!held)
+        return;
     held[PINS] += pin->change == 1 || pin->change == -1 ? pin->change : 0;
     drop_unheld(s, pin->tensor);
 }
@@ -286,8 +321,27 @@ static void write_mark(struct simrd *s, const dtr_event_mark *mark)
     dtri_output_text(out, "}\n");
 }
 
+/* What may come between the call of an operator and its first run. */
+static bool is_of_operator(const struct simrd *s, const dtr_event *event)
+{
+    switch (event->kind) {
+    case DTR_EVENT_STORAGE:
+    case DTR_EVENT_OPERAND:
+    case DTR_EVENT_OPERATOR_RUN:
+        return true;
+    case DTR_EVENT_TENSOR:
+        return event->u.tensor_.op == s->op;
+    case DTR_EVENT_REFERENCE:
+        return event->u.reference_.delta < 0;
+    default:
+        return false;
+    }
+}
+
 static dtr_status write_event(struct simrd *s, const dtr_event *event, dtr_error *error)
 {
+    if (!is_of_operator(s, event)) /* the operator that waited failed, if any did */
+        write_releases(s);
     switch (event->kind) {
     case DTR_EVENT_STORAGE:
         return note_storage(s, &event->u.storage_, error);
@@ -300,8 +354,7 @@ static dtr_status write_event(struct simrd *s, const dtr_event *event, dtr_error
     case DTR_EVENT_OPERATOR_RUN:
         return end_operator(s, &event->u.operator_run_, error);
     case DTR_EVENT_REFERENCE:
-        write_reference(s, &event->u.reference_);
-        return DTR_OK;
+        return take_reference(s, &event->u.reference_, error);
     case DTR_EVENT_PIN:
         write_pin(s, &event->u.pin_);
         return DTR_OK;
@@ -367,6 +420,7 @@ static dtr_status write_events(struct simrd *s, dtr_error *error)
            dtri_output_good(s->out))
         if ((status = write_event(s, event, error)) != DTR_OK)
             break;
+    write_releases(s);
     dtri_stream_free(stream);
     return status;
 }
@@ -385,6 +439,7 @@ static dtr_status write(const struct dtri_export *job, struct dtri_output *out, 
     dtri_live_map_done(&s.storages);
     dtri_free(s.inputs);
     dtri_free(s.outputs);
+    dtri_free(s.released);
     return status;
 }
 

@@ -1,5 +1,5 @@
 """`dtrscope record -- python3 script.py` on scripts that know nothing of dtrscope: they print what they
-print without it, stay within the budget, and leave a file that check, sim and sweep accept."""
+print without it, stay within the budget, and leave a file that check, sim, sweep and export accept."""
 import json
 import os
 import subprocess
@@ -42,6 +42,17 @@ def field(found, name):
     return None
 
 
+def same_as_log(path):
+    """The exported operator log is the same run to the simulator."""
+    log = path + ".log"
+    call(TOOL, "export", path, "--format", "simrd", "-o", log)
+    for budget in ("none", "80%"):
+        told = [call(TOOL, "sim", "--budget", budget, "--format", "json", trace).stdout
+                for trace in (path, log)]
+        assert told[0] == told[1], f"{path} within {budget}, and its log: {told}"
+    os.remove(log)
+
+
 def example(directory, name, *options, share=0.65):
     script = [sys.executable, os.path.join(EXAMPLES, name), *options]
     free, tight = (os.path.join(directory, name + kind) for kind in (".free.dtr.sqlite",
@@ -60,6 +71,7 @@ def example(directory, name, *options, share=0.65):
     assert field(counts, "peak_bytes") <= budget or field(counts, "overshoots"), counts
     for path in (free, tight):
         assert "sound and complete" in call(TOOL, "check", path).stdout
+        same_as_log(path)
     call(TOOL, "sim", "--heuristic", "dtr-eq", "--budget", "80%", free)
     marks = call(TOOL, "query", "--format", "csv", free,
                  "select mark, count(*) from mark group by mark order by mark").stdout
