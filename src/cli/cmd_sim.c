@@ -142,7 +142,7 @@ static int print_table(const struct report *r)
         print_bytes("budget", r->options->budget_bytes);
     print_bytes("peak", s->peak_bytes);
     print_bytes("unlimited peak", r->unlimited_peak);
-    print_bytes("constants", r->trace->constant_bytes);
+    print_bytes("constants ever made", r->trace->constant_bytes);
     print_ns("clock", s->clock_ns);
     print_ns("first runs", s->model_compute_ns);
     print_ns("replays", s->remat_compute_ns);

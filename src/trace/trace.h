@@ -68,7 +68,7 @@ struct dtri_trace {
     size_t n_steps, n_ops, n_inputs, n_tensors, n_marks, n_outputs, n_names;
 
     int64_t compute_ns;     /* sum of the costs of all calls */
-    int64_t constant_bytes; /* sum of the sizes of constants */
+    int64_t constant_bytes; /* sum of the sizes of constants, of those that go as well */
 };
 
 void dtri_trace_free(struct dtri_trace *trace); /* accepts NULL */

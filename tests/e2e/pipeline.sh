@@ -77,6 +77,25 @@ set -e
 [ "$("$tool" info killed.dtr.sqlite | awk '$1 == "operator_run" {print $2}')" -gt 0 ] ||
     fail "nothing is left of the killed run"
 
+# A live program's constants come and go: their sum may be above the peak, and is said to be a sum.
+line() { printf '{"INSTRUCTION":"%s",%s}\n' "$@"; }
+{
+    line ANNOTATE '"ANNOTATION":"START"'
+    line ANNOTATE '"ANNOTATION":"LIVE"'
+    for batch in 1 2 3; do
+        line CONSTANT "\"NAME\":\"x$batch\""
+        line MEMORY "\"NAME\":\"x$batch\",\"MEMORY\":\"1000\""
+        line CALL "\"NAME\":\"sum\",\"ARGS\":[\"x$batch\"],\"RESULT\":[\"y$batch\"],\"TIME\":\"1\""
+        line MEMORY "\"NAME\":\"y$batch\",\"MEMORY\":\"4\""
+        line ALIAS "\"NAME\":\"y$batch\",\"ALIAS\":\"-1\""
+        line RELEASE "\"NAME\":\"y$batch\""
+        line RELEASE "\"NAME\":\"x$batch\""
+    done
+} >batches.log
+"$tool" sim batches.log >batches.out
+grep -Eq '^peak .*\(1004\)$' batches.out && grep -Eq '^constants ever made .*\(3000\)$' batches.out ||
+    fail "the constants of batches: $(cat batches.out)"
+
 # A sweep over the recorded run goes on where it stopped.
 "$tool" sweep tight.dtr.sqlite --heuristics dtr-eq,lru --budgets 60%,100% -o s.dtr.sqlite >s1.out
 "$tool" sweep tight.dtr.sqlite --heuristics dtr-eq,lru --budgets 60%,100% -o s.dtr.sqlite >s2.out
