@@ -1,10 +1,12 @@
 /* dtrscope record: runs a program with a session set up through its environment, and collects what
  * the sessions in it emit. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -113,21 +115,58 @@ static dtr_status current_directory(char *out, size_t size, dtr_error *error)
     return DTR_OK;
 }
 
-static dtr_status check_file(const char *path, bool force, dtr_error *error)
+static dtr_status check_existing(const char *path, bool force, dtr_error *error)
 {
-    char directory[MAX_PATTERN];
-    if (access(path, F_OK) == 0 && !force)
+    struct stat there;
+    if (stat(path, &there) != 0)
+        return DTR_OK;
+    if (S_ISDIR(there.st_mode))
+        return dtri_fail(error, DTR_E_STATE, 0, "%s is a directory; give a file in it with -o",
+                         path);
+    if (!S_ISREG(there.st_mode))
+        return dtri_fail(error, DTR_E_STATE, 0, "%s is no regular file; give another name with -o",
+                         path);
+    if (!force)
         return dtri_fail(error, DTR_E_STATE, 0,
                          "%s exists; give another name with -o, or --force to replace it", path);
-    snprintf(directory, sizeof directory, "%s", path);
-    char *slash = strrchr(directory, '/');
-    slash[slash == directory ? 1 : 0] = 0;
-    if (access(directory, W_OK | X_OK) != 0)
+    return DTR_OK;
+}
+
+/* Makes a file and removes it: permissions alone do not tell root, or a file system that makes no
+ * files. */
+static dtr_status check_place(const char *path, dtr_error *error)
+{
+    char name[MAX_PATTERN + 32];
+    snprintf(name, sizeof name, "%s", path);
+    char *slash = strrchr(name, '/');
+    slash[slash == name ? 1 : 0] = 0;
+    if (access(name, W_OK | X_OK) != 0)
         return dtri_fail(error, DTR_E_IO, errno,
                          "cannot write into %s: %s; give another place "
                          "with -o",
-                         directory, strerror(errno));
+                         name, strerror(errno));
+    snprintf(name, sizeof name, access(path, F_OK) == 0 ? "%s.%ld" : "%s", path, (long)getpid());
+    int fd = open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return dtri_fail(error, DTR_E_IO, errno, "cannot create %s: %s; give another place with -o",
+                         path, strerror(errno));
+    close(fd);
+    unlink(name);
     return DTR_OK;
+}
+
+/* As far as it is known before the program runs. */
+static dtr_status check_file(const char *pattern, bool force, dtr_error *error)
+{
+    char path[MAX_PATTERN], directory[MAX_PATTERN];
+    dtr_status status = dtri_filename_expand(pattern, path, sizeof path, error);
+    if (status == DTR_OK && !dtri_filename_has_placeholder(pattern))
+        status = check_existing(path, force, error);
+    snprintf(directory, sizeof directory, "%s", pattern);
+    *strrchr(directory, '/') = 0;
+    if (status == DTR_OK && !dtri_filename_has_placeholder(directory))
+        status = check_place(path, error);
+    return status;
 }
 
 /* "./build/charlm --steps 3" is recorded into charlm.dtr.sqlite unless -o or DTR_RECORD say
@@ -136,7 +175,7 @@ static dtr_status choose_file(struct given *given, const struct dtri_settings *s
                               const char *program, char pattern[MAX_PATTERN], dtr_error *error)
 {
     const char *base = strrchr(program, '/'), *wanted = settings->record;
-    char name[512], path[MAX_PATTERN];
+    char name[512];
     snprintf(name, sizeof name, "%.400s.dtr.sqlite", base ? base + 1 : program);
     wanted = wanted[0] ? wanted : name;
     pattern[0] = 0;
@@ -150,10 +189,7 @@ static dtr_status choose_file(struct given *given, const struct dtri_settings *s
         return status;
     memcpy(pattern + used, wanted, strlen(wanted) + 1);
     given->texts[setting_row("output")] = pattern;
-    status = dtri_filename_expand(pattern, path, sizeof path, error);
-    if (status == DTR_OK && !dtri_filename_has_placeholder(pattern))
-        status = check_file(path, given->force, error);
-    return status;
+    return check_file(pattern, given->force, error);
 }
 
 /* --- the program ------------------------------------------------------------------------------ */

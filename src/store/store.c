@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -186,6 +187,17 @@ static void remove_files(const char *path)
     }
 }
 
+/* A device or a directory of that name is no old file of ours. */
+static dtr_status replace_files(const char *path, dtr_error *error)
+{
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return dtri_fail(error, DTR_E_STATE, 0, "%s is %s; give another name", path,
+                         S_ISDIR(there.st_mode) ? "a directory" : "no regular file");
+    remove_files(path);
+    return DTR_OK;
+}
+
 /* Some network file systems have no locks, or no shared memory for the WAL's index.  There, the
  * recorder is the only one who writes, and goes without. */
 #define NO_LOCKS "unix-none"
@@ -245,10 +257,10 @@ dtr_status dtri_store_create(const char *path, bool force, struct dtri_store **o
                              dtr_error *error)
 {
     struct dtri_store *store;
-    if (force)
-        remove_files(path);
     dtr_error why = {0};
-    dtr_status status = claim(path, error);
+    dtr_status status = force ? replace_files(path, error) : DTR_OK;
+    if (status == DTR_OK)
+        status = claim(path, error);
     if (status != DTR_OK)
         return status;
     status = try_create(path, NULL, &store, &why);

@@ -93,5 +93,25 @@ if command -v sqlite3 >/dev/null; then
     expect 1 "none of dtrscope's" info "$work/other.sqlite"
 fi
 
+# What cannot be the file of a record is refused before the program starts, and nothing is left.
+mkdir "$work/place"
+for force in "" --force; do
+    expect 1 "is a directory; give a file in it" record $force -o "$work/place" -- touch "$work/ran"
+    expect 1 "is a directory; give a file in it" record $force -o "$work/place/" -- touch "$work/ran"
+    expect 1 "give another place with -o" record $force -o /proc/x -- touch "$work/ran"
+    expect 1 "give another place with -o" record $force -o /proc/%p.x -- touch "$work/ran"
+    expect 1 "cannot write into $work/none" record $force -o "$work/none/x" -- touch "$work/ran"
+done
+mkfifo "$work/pipe"
+expect 1 "is no regular file" record --force -o "$work/pipe" -- touch "$work/ran"
+expect 1 "is no regular file" sim "$log" --budget 80% --force --record "$work/pipe"
+expect 1 "is a directory" sim "$log" --budget 80% --force --record "$work/place"
+expect 1 "exists" record -o "$work/run.dtr.sqlite" -- touch "$work/ran"
+expect 1 "nothing was recorded" record -o "$work/place/new.dtr.sqlite" -- true
+if [ -e "$work/ran" ] || [ ! -p "$work/pipe" ] || [ -n "$(ls "$work/place")" ]; then
+    echo "a refused record left: $(ls "$work" "$work/place")"
+    failures=$((failures + 1))
+fi
+
 [ $failures -eq 0 ] || exit 1
 echo "all refused as they should be"
