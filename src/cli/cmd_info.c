@@ -137,6 +137,8 @@ static dtr_status print_run(struct dtri_store *store, const struct dtri_run *run
     if (run->peak_bytes != DTRI_NULL)
         printf("  %-14s %s (%" PRId64 ")\n", "peak", dtri_format_bytes(run->peak_bytes, text),
                run->peak_bytes);
+    if (run->exit_code != DTRI_NULL)
+        printf("  %-14s %" PRId64 "\n", "exit code", run->exit_code);
     dtr_status status = print_query(store, run->id, "SELECT reason, count FROM loss WHERE run = ?1",
                                     print_loss, error);
     if (status == DTR_OK)

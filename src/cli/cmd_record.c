@@ -257,6 +257,10 @@ static void print_summary(void *user, struct dtri_store *store, const struct dtr
                 run->budget_bytes == DTRI_NULL ? "no budget"
                                                : dtri_format_bytes(run->budget_bytes, budget),
                 run->evictions, run->rematerializations, run->slowdown);
+    if (run->exit_code != DTRI_NULL && run->exit_code != 0)
+        fprintf(stderr, ", exit code %" PRId64, run->exit_code);
+    if (run->peak_bytes == 0)
+        fputs("; no operator ran in it", stderr);
     if (complete.overwritten)
         fprintf(stderr, "; %" PRId64 " events overwritten by newer ones", complete.overwritten);
     if (complete.skipped)
@@ -266,6 +270,29 @@ static void print_summary(void *user, struct dtri_store *store, const struct dtr
     else if (complete.lost)
         fprintf(stderr, "; %" PRId64 " EVENTS LOST", complete.lost);
     fputc('\n', stderr);
+}
+
+/* Why there is no run.  The program, or the one that could not start it, has said more. */
+static void print_nothing(const char *program, int code)
+{
+    if (code == 126 || code == 127)
+        fputs("dtrscope record: nothing was recorded\n", stderr);
+    else if (code)
+        fprintf(stderr,
+                "dtrscope record: %s failed (exit code %d) and opened no session, so nothing was "
+                "recorded\n",
+                program, code);
+    else if (dtri_python_is(program))
+        fprintf(stderr,
+                "dtrscope record: nothing was recorded, because no PyTorch operator ran in %s; if "
+                "one should have, `%s -m dtrscope.doctor` says what is missing\n",
+                program, program);
+    else
+        fprintf(stderr,
+                "dtrscope record: %s opened no session, so nothing was recorded; it has to use "
+                "dtr/session.h or dtr/engine.h, or PyTorch, for which `python3 -m dtrscope.doctor` "
+                "says what is missing\n",
+                program);
 }
 
 /* Writes down how the program ended; true when something was recorded. */
@@ -285,14 +312,21 @@ static bool finish(struct recording *r, const char *program, int code)
                 "size of files is limited (ulimit -f); %s wrote its record itself\n",
                 program);
     else if (!runs)
-        fprintf(stderr,
-                "dtrscope record: %s opened no session, so nothing was recorded; it has to use "
-                "dtr/session.h or dtr/engine.h, or PyTorch, for which `python3 -m dtrscope.doctor` "
-                "says what is missing\n",
-                program);
+        print_nothing(program, code);
     if (r->path[0])
         fprintf(stderr, "dtrscope: look at it with `dtrscope serve %s`\n", r->path);
     return (runs || r->unreachable) && !refused;
+}
+
+/* The program may well start another that is recorded, so it is not refused. */
+static void warn_of_deaf_python(char *const *command)
+{
+    char option = dtri_python_deaf_by(command);
+    if (option)
+        fprintf(stderr,
+                "dtrscope record: with -%c %s does not find dtrscope, so its PyTorch operators are "
+                "not recorded; leave -%c out\n",
+                option, command[0], option);
 }
 
 static int run(int argc, char **argv)
@@ -321,6 +355,7 @@ static int run(int argc, char **argv)
         status = start_recording(&recording, &settings, &error);
     int code = DTRI_EXIT_FAILURE;
     if (status == DTR_OK) {
+        warn_of_deaf_python(arguments.rest);
         code = dtri_run_child(arguments.rest, set_environment, &recording, recording.collector);
         if (!finish(&recording, arguments.rest[0], code) && code == 0)
             code = DTRI_EXIT_FAILURE;

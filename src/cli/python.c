@@ -30,3 +30,45 @@ void dtri_python_environment(void)
         return;
     }
 }
+
+bool dtri_python_is(const char *program)
+{
+    const char *slash = strrchr(program, '/'), *name = slash ? slash + 1 : program;
+    return strncmp(name, "python", 6) == 0 && name[6 + strspn(name + 6, "0123456789.")] == '\0';
+}
+
+/* The first option in a word such as "-uI" that keeps Python from the adapter, or 0.  In
+ * *out_value: the word takes the next one as its value; in *out_last: what follows is the
+ * program's. */
+static char harmful(const char *word, bool *out_value, bool *out_last)
+{
+    *out_value = strcmp(word, "--check-hash-based-pycs") == 0;
+    *out_last = word[0] != '-' || word[1] == '\0';
+    if (*out_last || word[1] == '-')
+        return 0;
+    for (const char *at = word + 1; *at; at++) {
+        if (*at == 'c' || *at == 'm')
+            *out_last = true;
+        else if (*at == 'W' || *at == 'X')
+            *out_value = at[1] == '\0';
+        else if (strchr("IES", *at))
+            return *at;
+        else
+            continue;
+        break;
+    }
+    return 0;
+}
+
+char dtri_python_deaf_by(char *const *command)
+{
+    bool value = false, last = !dtri_python_is(command[0]);
+    for (int i = 1; !last && command[i]; i++) {
+        char option = harmful(command[i], &value, &last);
+        if (option)
+            return option;
+        if (value && command[i + 1])
+            i++;
+    }
+    return 0;
+}

@@ -60,7 +60,29 @@ PYTHON
 set +e
 "$tool" record -o none.dtr.sqlite -- sh -c 'exit 7' 2>none.err
 [ $? = 7 ] || fail "exit status 7 was not passed on"
-grep -q 'opened no session' none.err || fail "nothing said about the missing session"
+grep -q 'failed (exit code 7) and opened no session' none.err && ! grep -q PyTorch none.err ||
+    fail "of a program that failed: $(cat none.err)"
+"$tool" record -o none.dtr.sqlite -- ./not-there 2>none.err
+[ $? = 127 ] && grep -q 'cannot run ./not-there' none.err && ! grep -q session none.err ||
+    fail "of a program that is missing: $(cat none.err)"
+"$tool" record -o none.dtr.sqlite -- true 2>none.err
+[ $? = 1 ] && grep -q 'opened no session.*doctor' none.err ||
+    fail "of a program without a session: $(cat none.err)"
+"$tool" record -o none.dtr.sqlite -- python3 -c 'print(1)' >none.out 2>none.err
+[ $? = 1 ] && grep -q 'no PyTorch operator ran in python3' none.err ||
+    fail "of a script without PyTorch: $(cat none.err)"
+for options in -I "-E -s" -uS "-X dev -I" "-Wignore -BES"; do
+    "$tool" record -o none.dtr.sqlite -- python3 $options -c 'raise SystemExit(3)' 2>none.err
+    [ $? = 3 ] && head -n 1 none.err | grep -q 'with -[IES] python3 does not find dtrscope' ||
+        fail "python3 $options: $(cat none.err)"
+done
+for options in -s "-X I" "-W ignore::ImportWarning" -B; do
+    "$tool" record -o none.dtr.sqlite -- python3 $options -c 'raise SystemExit(3)' -I 2>none.err
+    [ $? = 3 ] && ! grep -q 'does not find' none.err || fail "python3 $options: $(cat none.err)"
+done
+"$tool" record -o seven.dtr.sqlite -- sh -c '"$@" >/dev/null; exit 7' sh "${train[@]}" 2>seven.err
+[ $? = 7 ] && grep -q 'run 1 ok.*exit code 7' seven.err || fail "summary: $(cat seven.err)"
+"$tool" info seven.dtr.sqlite | grep -Eq '^  exit code +7$' || fail "info without the exit code"
 "$tool" record -o tight.dtr.sqlite -- "${train[@]}" 2>exists.err
 [ $? = 1 ] && grep -q 'exists' exists.err || fail "an existing file was not refused"
 "$tool" record --budget 1000 -o oom.dtr.sqlite -- "${train[@]}" >oom.out 2>oom.err

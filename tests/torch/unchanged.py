@@ -91,14 +91,20 @@ def write(directory, name, text):
 def errors(directory):
     out = os.path.join(directory, "e.dtr.sqlite")
     fails = write(directory, "fails.py", "import torch\ntorch.ones(3) + 1\nraise SystemExit(7)\n")
-    call(TOOL, "record", "-o", out, "--", sys.executable, fails, code=7)
+    done = call(TOOL, "record", "-o", out, "--", sys.executable, fails, code=7)
+    assert "exit code 7" in done.stderr and "exit code      7" in call(TOOL, "info", out).stdout
     raises = write(directory, "raises.py", "import torch\nx = torch.ones(100000) + 1\nx * 2\n")
     done = call(TOOL, "record", "--force", "--budget", "600000", "-o", out, "--", sys.executable,
                 raises, code=1)
     assert "out of memory under the budget" in done.stderr and "raise the budget" in done.stderr
     assert "out_of_memory" in call(TOOL, "info", out).stdout
     # An interpreter without PyTorch, and a program that does not use it, are left alone.
-    call(TOOL, "record", "--force", "-o", out, "--", sys.executable, "-c", "print(1)", code=1)
+    done = call(TOOL, "record", "--force", "-o", out, "--", sys.executable, "-c", "print(1)", code=1)
+    assert "no PyTorch operator ran" in done.stderr, done.stderr
+    done = call(TOOL, "record", "--force", "-o", out, "--", sys.executable, "-c", "import torch")
+    assert "no operator ran in it" in done.stderr, done.stderr
+    done = call(TOOL, "record", "--force", "-o", out, "--", sys.executable, "-I", raises, code=1)
+    assert "leave -I out" in done.stderr.splitlines()[0], done.stderr
     done = call(TOOL, "record", "--force", "-o", out, "--", sys.executable, raises, DTR_TORCH="0",
                 code=1)
     assert "nothing was recorded" in done.stderr
