@@ -26,6 +26,7 @@ struct tensor {
 };
 
 struct op {
+    uint32_t epoch; /* in which it was introduced; its operands and outputs follow at once */
     int64_t n_inputs, n_outputs, inputs_seen, outputs_seen, own_bytes, first_input;
     bool introduced, ran;
 };
@@ -126,6 +127,11 @@ static struct tensor *tensor_of(struct events *x, const dtr_event *e, int64_t id
     return t;
 }
 
+static bool is_complete(const struct op *o)
+{
+    return o->inputs_seen == o->n_inputs && o->outputs_seen == o->n_outputs;
+}
+
 static struct op *op_of(struct events *x, const dtr_event *e, int64_t id)
 {
     struct op *o = get(x, &x->ops, id);
@@ -134,6 +140,8 @@ static struct op *op_of(struct events *x, const dtr_event *e, int64_t id)
         o->introduced = true;
         o->n_inputs = o->n_outputs = UNKNOWN;
     }
+    if (o && o->epoch != x->epoch && !is_complete(o))
+        o->n_inputs = o->n_outputs = UNKNOWN; /* the rest is missing */
     return o;
 }
 
@@ -176,11 +184,13 @@ static void on_tensor(struct events *x, const dtr_event *e)
             return;
         /* In place of one that became a constant. */
         is_ghost = o->introduced && o->outputs_seen == o->n_outputs;
-        is_judged = o->introduced;
+        is_judged = o->introduced && o->n_outputs != UNKNOWN;
         if (!is_ghost && o->n_outputs != UNKNOWN && o->introduced && f->output != o->outputs_seen)
             FOUND(x, OUTPUTS, e, "tensor %" PRId64 " is output %" PRId64 ", not %" PRId64,
                   f->tensor, f->output, o->outputs_seen);
         o->outputs_seen += !is_ghost;
+        if (s && f->view_of == DTR_NONE && s->bytes == UNKNOWN)
+            o->n_outputs = UNKNOWN; /* nor what it makes */
         o->own_bytes += is_ghost ? 0 : bytes;
     } else if (!f->constant) {
         FOUND(x, OUTPUTS, e, "tensor %" PRId64 " is no constant and has no operator", f->tensor);
@@ -212,7 +222,8 @@ static void on_operator(struct events *x, const dtr_event *e)
     if (f->n_inputs < 0 || f->n_outputs < 0)
         FOUND(x, OPERANDS, e, "operator %" PRId64 " has %" PRId64 " inputs and %" PRId64 " outputs",
               f->op, f->n_inputs, f->n_outputs);
-    *o = (struct op){.n_inputs = f->n_inputs,
+    *o = (struct op){.epoch = x->epoch,
+                     .n_inputs = f->n_inputs,
                      .n_outputs = f->n_outputs,
                      .first_input = DTR_NONE,
                      .introduced = true};
@@ -479,6 +490,7 @@ static void follow_chain(struct events *x, const dtr_event *e, const dtr_event_o
         c->judged = all_seen(x);
         c->last_depth = f->depth;
     }
+    c->judged = c->judged && all_seen(x);
     if (f->depth < 0 || (c->judged && f->depth < c->last_depth - 1))
         FOUND(x, DEPTH, e, "a run at depth %" PRId64 " follows one at %" PRId64, f->depth,
               c->last_depth);
