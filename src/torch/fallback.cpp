@@ -256,11 +256,13 @@ class Call
         if (!device_ && !tensor.device().is_cpu())
             device_ = tensor.device();
         if (info_.shape_only && i == 0) {
-            recipe_->add(impl, i, element, -1, false);
+            recipe_->add(impl, i, element, TensorArgument::UNREAD, false);
             return;
         }
         if (element < 0 && strips(i)) {
             keep_stats(tensor);
+            if (info_.needs_stats)
+                recipe_->add(impl, i, element, TensorArgument::SCRATCH, false);
             return;
         }
         int input = input_of(tensor);

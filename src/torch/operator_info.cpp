@@ -107,6 +107,8 @@ void describe_arguments(OperatorInfo &info, const c10::FunctionSchema &schema)
 {
     for (size_t i = 0; i < schema.arguments().size(); i++) {
         const c10::Argument &argument = schema.arguments()[i];
+        const bool optional = argument.type()->kind() == c10::TypeKind::OptionalType;
+        info.needs_stats = info.needs_stats || ((int)i == info.stats[0] && !optional);
         bool is_stats = (int)i == info.stats[0] || (int)i == info.stats[1];
         bool writes = argument.alias_info() && argument.alias_info()->isWrite() && !is_stats;
         info.writes.push_back(writes);

@@ -30,7 +30,8 @@ struct OperatorInfo {
     int stats[2] = {-1, -1};
     int training = -1;
     bool updates_stats = false;
-    int64_t name_id = -1; // NAME id, of the session `session`
+    bool needs_stats = false; // and refuses to run without: a replay gets scratch memory
+    int64_t name_id = -1;     // NAME id, of the session `session`
     uint64_t session = 0;
 };
 

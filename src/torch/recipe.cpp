@@ -100,6 +100,19 @@ void Recipe::add(const c10::TensorImpl &tensor, int argument, int element, int i
                        (int16_t)argument, tensor.dtype(), written});
 }
 
+c10::intrusive_ptr<c10::StorageImpl>
+Recipe::storage_for(const TensorArgument &t,
+                    const std::vector<c10::intrusive_ptr<c10::StorageImpl>> &storages) const
+{
+    if (t.input >= 0)
+        return storages[(size_t)t.input];
+    int64_t elements = t.input == TensorArgument::SCRATCH ? t.offset + 1 : 0;
+    for (uint16_t d = 0; elements && d < t.dims; d++)
+        elements += (sizes(t)[d] - 1) * strides(t)[d];
+    auto bytes = (size_t)std::max<int64_t>(elements, 0) * t.dtype.itemsize();
+    return fresh(bytes, outputs[0].node->device);
+}
+
 at::Tensor Recipe::view(const TensorArgument &t, c10::intrusive_ptr<c10::StorageImpl> storage) const
 {
     at::Tensor tensor =
@@ -131,9 +144,7 @@ Recipe::replay(const std::vector<c10::intrusive_ptr<c10::StorageImpl>> &inputs)
         if (value.isList())
             value = value.toList().copy();
     for (const TensorArgument &t : tensors) {
-        at::Tensor tensor =
-            view(t, t.input < 0 ? storage_of(empty_bytes(0, outputs[0].node->device))
-                                : storages[t.input]);
+        at::Tensor tensor = view(t, storage_for(t, storages));
         if (t.element < 0)
             stack[t.argument] = std::move(tensor);
         else

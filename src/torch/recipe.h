@@ -14,11 +14,13 @@ namespace dtrt
 // A tensor argument without its storage: a view to be made over it.  Kept small: a step has one for
 // every tensor that an operator takes.
 struct TensorArgument {
+    // Instead of an input: no bytes are read; what is written is not looked at.
+    enum : int32_t { UNREAD = -1, SCRATCH = -2 };
+
     int64_t offset;
     c10::DispatchKeySet keys;
     int32_t element; // of a list, or -1
-    int32_t input;   // of the operator, as the runtime knows it; beyond its inputs: fresh memory;
-                     // -1: no bytes are read
+    int32_t input;   // of the operator, as the runtime knows it; beyond its inputs: fresh memory
     uint32_t place;  // in the recipe's geometry: `dims` sizes, then as many strides
     uint16_t dims;
     int16_t argument;
@@ -61,6 +63,9 @@ struct Recipe {
     {
         return {geometry.data() + t.place + t.dims, t.dims};
     }
+    c10::intrusive_ptr<c10::StorageImpl>
+    storage_for(const TensorArgument &t,
+                const std::vector<c10::intrusive_ptr<c10::StorageImpl>> &storages) const;
     at::Tensor view(const TensorArgument &t, c10::intrusive_ptr<c10::StorageImpl> storage) const;
     // Runs it on the storages of its inputs, on copies of those that it changes.  Returns the bytes
     // of each output.  Throws what the operator throws.

@@ -95,8 +95,11 @@ def judge(op, sample, grad, counts):
     if error or not same(before, again):
         counts["left out"] += 1
         return None
-    with dtrscope.budget(1):
-        after, error = attempt(op, sample, grad)
+    try:
+        with dtrscope.budget(1):
+            after, error = attempt(op, sample, grad)
+    except RuntimeError as leaving:
+        error = leaving
     counts["tried"] += 1
     if error:
         return f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"

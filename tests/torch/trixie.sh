@@ -7,7 +7,7 @@ set -euo pipefail
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 root=${1:?give a directory for the root} quick=${2:+--quick}
 packages=(gcc g++ cmake ninja-build pkg-config libsqlite3-dev libjansson-dev liblzma-dev libzstd-dev
-          zlib1g-dev libmicrohttpd-dev libopenblas-dev python3-torch libtorch-dev python3-numpy)
+          zlib1g-dev libmicrohttpd-dev libopenblas-dev python3-torch libtorch-dev python3-numpy python3-setuptools)
 
 [ -e "$root/etc/debian_version" ] || debootstrap --variant=minbase trixie "$root"
 mountpoint -q "$root/proc" || mount --bind /proc "$root/proc"
