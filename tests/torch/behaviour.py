@@ -936,7 +936,7 @@ def run_errors():
         dtrscope.evict_all()
         assert not dtrscope.is_resident(z)
     assert torch.equal(z, x * 3)
-    for bad in ("6 parsecs", -5, 0, "", 1.5j):
+    for bad in ("6 parsecs", -5, 0, "", 1.5j, 2**70, 1.5, "1e30", "99999999TiB", float("nan"), float("inf")):
         try:
             dtrscope.budget(bad)
         except ValueError:
@@ -948,7 +948,8 @@ def run_errors():
             with dtrscope.budget("1MiB", **bad):
                 pass
         except RuntimeError as error:
-            assert next(iter(bad.values())) in str(error), error
+            keyword, value = next(iter(bad.items()))
+            assert value in str(error) and keyword in str(error) and "--" not in str(error), error
             continue
         raise AssertionError(f"{bad} was taken")
 
@@ -1073,6 +1074,24 @@ def run_recorded():
         sqlite3.connect(path).execute("select * from run").fetchone()
 
 
+def run_without_pytorch():
+    """The doctor tells; importing fails with the remedy."""
+    import tempfile
+    with tempfile.TemporaryDirectory() as directory:
+        with open(os.path.join(directory, "torch.py"), "w") as file:
+            file.write("raise ModuleNotFoundError('No module named torch', name='torch')\n")
+        path = os.pathsep.join([directory, os.environ["PYTHONPATH"]])
+
+        def say(*arguments):
+            return subprocess.run([sys.executable, *arguments], capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": path})
+        told = say("-m", "dtrscope.doctor")
+        assert told.returncode == 1 and not told.stderr, told
+        assert "apt install python3-torch" in told.stdout, told
+        told = say("-c", "import dtrscope")
+        assert "ImportError: dtrscope: PyTorch does not import" in told.stderr, told
+
+
 def run_leaving():
     """Leaving a budget brings back what the program holds, and not much besides; ending the program
     brings back nothing."""
@@ -1138,7 +1157,7 @@ def run_unbounded_lending():
 
 
 WHOLE = {f.__name__: f for f in (run_errors, run_memory, run_verify, run_long_chain, run_recorded,
-                                 run_leaving, run_what_holds, run_unbounded_lending)}
+                                 run_without_pytorch, run_leaving, run_what_holds, run_unbounded_lending)}
 
 
 def run_tight(function):

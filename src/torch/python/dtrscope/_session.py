@@ -28,14 +28,16 @@ _UNITS = {"": 1, "B": 1, "K": 1000, "KB": 1000, "KIB": 1 << 10, "M": 10**6, "MB"
 def _bytes_of(size):
     if size is None or (isinstance(size, str) and size.strip().lower() == "none"):
         return None
+    if isinstance(size, float) and size.is_integer():
+        size = int(size)
     if isinstance(size, int) and not isinstance(size, bool):
-        if size > 0:
+        if 0 < size < 1 << 63:
             return size
-        raise ValueError(f"dtrscope: a budget of {size} bytes; it must be above 0")
+        raise ValueError(f"dtrscope: a budget of {size} bytes; it must be above 0 and below 8 EiB")
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", str(size))
-    if not match or match[2].upper() not in _UNITS:
+    if isinstance(size, float) or not match or match[2].upper() not in _UNITS:
         raise ValueError(f"dtrscope: \"{size}\" is no budget; give bytes, as in \"6GiB\", or None")
-    return max(1, int(float(match[1]) * _UNITS[match[2].upper()]))
+    return _bytes_of(max(1, int(float(match[1]) * _UNITS[match[2].upper()])))
 
 
 _ANY = (None, None, None, None, None, False)  # choices of one who has none
@@ -67,11 +69,23 @@ def _environment(name):
     return os.environ.get(name) or None
 
 
+def _in_words_of_python(text):
+    """A message names options; here they are keywords."""
+    text = text.replace("the program's settings: ", "")
+    for option, keyword in (("--policy", "deallocation"), ("--remat-limit", "remat_limit"),
+                            ("--output", "record"), ("--", "")):
+        text = text.replace(option, keyword)
+    return text
+
+
 def _open(size, heuristic, search, deallocation, path, remat_limit, verify):
     _patches.install()
     _native.count_allocations()  # from now on; what was there before is not in the allocator's count
-    _native.open_session(_program(), size, heuristic, search, deallocation, path,
-                         remat_limit or "100x", verify or bool(_environment("DTR_VERIFY")))
+    try:
+        _native.open_session(_program(), size, heuristic, search, deallocation, path,
+                             remat_limit or "100x", verify or bool(_environment("DTR_VERIFY")))
+    except RuntimeError as error:
+        raise RuntimeError(_in_words_of_python(str(error))) from None
     _state.choices = (heuristic, search, deallocation, path, remat_limit, verify)
     _state.pid = os.getpid()
     _state.warned = False

@@ -23,6 +23,7 @@ def _torch():
 def _package():
     try:
         import dtrscope
+        import dtrscope._session  # noqa: F401  says what the package keeps to itself for this module
     except Exception as error:
         _say(False, f"the adapter does not load: {error}")
         return None
