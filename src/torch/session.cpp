@@ -224,10 +224,21 @@ static void own(Node &node, c10::intrusive_ptr<c10::StorageImpl> bytes)
     node.done = true;
 }
 
+// Those that nothing is replayed from any more.
+static void sweep_snapshots()
+{
+    Session &s = session();
+    for (auto it = s.snapshots.begin(); it != s.snapshots.end();)
+        it = it->second && it->second->resident ? std::next(it) : s.snapshots.erase(it);
+    s.sweep_snapshots_at = std::max<size_t>(16, 2 * s.snapshots.size());
+}
+
 c10::intrusive_ptr<Node> snapshot_of(Node *node, bool *out_is_new)
 {
     Session &s = session();
     auto storage = node->storage();
+    if (s.snapshots.size() >= s.sweep_snapshots_at)
+        sweep_snapshots();
     c10::intrusive_ptr<Node> &last = s.snapshots[storage.get()];
     dtr_tensor_info info;
     *out_is_new = false;

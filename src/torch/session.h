@@ -43,7 +43,7 @@ struct Session {
     int64_t untracked = 0, mismatches = 0, device_in_use = 0, device_peak = 0;
     int stack_depth = 0;
     int64_t budget = DTR_NONE;
-    size_t sweep_at = 64;
+    size_t sweep_at = 64, sweep_snapshots_at = 16;
 
     std::mutex waiting_lock;
     std::vector<c10::intrusive_ptr<Node>> waiting; // let go while the session was busy

@@ -1143,9 +1143,15 @@ def run_what_holds():
 
 def run_unbounded_lending():
     """Arrays that have gone are forgotten."""
+    sizes = []
     with dtrscope.budget("1MiB"):
         for _ in range(2000):
-            (torch.ones(100) + 1).numpy()
+            lent = torch.ones(100) + 1
+            array = lent.numpy()
+            assert (lent * 2 + torch.from_numpy(array)).sum() == 600
+            sizes.append(torch.ones(100 + len(sizes) % 50))  # the next storage lies elsewhere
+            del sizes[:-20]
+        del lent, array
         x = torch.ones(100) * 3
         x.numpy()
         gc.collect()
